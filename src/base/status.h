@@ -1,0 +1,31 @@
+/* status.h - the one error mechanism inside tern.
+ *
+ * A function that can fail returns tern_status and takes `tern_error *err` last. The line is written where the fact is
+ * known, by err_set, and passed up unchanged; a caller that knows a better name for the place adds it with err_prefix.
+ * err may be NULL everywhere. Lines say what, which file or key or tensor, and what to do; they never end in a period
+ * or a newline.
+ */
+#ifndef TERN_BASE_STATUS_H
+#define TERN_BASE_STATUS_H
+
+#include "tern.h"
+
+/* Writes the line, replacing any older one, and returns `status`. Control characters in arguments come out as '?'. */
+tern_status err_set(tern_error *err, tern_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Puts "prefix: " before the line that is there. Returns err->status, or `status` where err is NULL. */
+tern_status err_prefix(tern_error *err, tern_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "out of memory (what)" */
+tern_status err_nomem(tern_error *err, const char *what);
+/* errno as a line: "PATH: action: strerror". Returns TERN_E_NOT_FOUND for ENOENT, else TERN_E_IO. */
+tern_status err_errno(tern_error *err, const char *path, const char *action);
+
+/* Passes a failure up. */
+#define TRY(expression)                                                                                                \
+  do {                                                                                                                 \
+    tern_status try_status_ = (expression);                                                                            \
+    if (try_status_ != TERN_OK)                                                                                        \
+      return try_status_;                                                                                              \
+  } while (0)
+
+#endif

@@ -1,0 +1,218 @@
+/* test_base.c - the base room: conversions against their definitions, containers, mapping, the pool. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/half.h"
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/threads.h"
+#include "base/utf8.h"
+
+static void halves_round_trip(void **state)
+{
+  (void)state;
+  for (uint32_t h = 0; h < 0x10000; h++) {
+    float b = bf16_to_f32((uint16_t)h), f = f16_to_f32((uint16_t)h);
+    assert_int_equal(bf16_from_f32(b), isnan(b) ? 0x7fc0 : h);
+    assert_int_equal(f16_from_f32(f), isnan(f) ? ((h & 0x8000) | 0x7d00) : h);
+  }
+  assert_int_equal(bf16_from_f32(f32_from_bits(0x3f808000)), 0x3f80); /* tie to even */
+  assert_int_equal(bf16_from_f32(f32_from_bits(0x3f818000)), 0x3f82);
+  assert_int_equal(f16_from_f32(65519.996f), 0x7bff);
+  assert_int_equal(f16_from_f32(65520.0f), 0x7c00);
+  assert_int_equal(f16_from_f32(0x1p-25f), 0);
+  assert_int_equal(f16_from_f32(0x1.8p-24f), 2);
+}
+
+#ifdef __FLT16_MAX__
+static void f16_matches_the_compiler(void **state)
+{
+  (void)state;
+  for (uint64_t u = 0; u < 0x7f800000; u += 997) {
+    float x = f32_from_bits((uint32_t)u);
+    _Float16 h = (_Float16)x;
+    uint16_t want;
+    memcpy(&want, &h, 2);
+    assert_int_equal(f16_from_f32(x), want);
+  }
+}
+#endif
+
+static void utf8_accepts_what_is_valid(void **state)
+{
+  (void)state;
+  for (uint32_t c = 0; c <= 0x10ffff; c++) {
+    if (c >= 0xd800 && c < 0xe000)
+      continue;
+    char s[4];
+    uint32_t back = 0;
+    size_t n = utf8_encode(c, s);
+    assert_int_equal(utf8_decode(s, n, &back), n);
+    assert_int_equal(back, c);
+    assert_int_equal(utf8_decode(s, n - 1, &back), 0);
+  }
+}
+
+static void utf8_refuses_what_is_broken(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *s;
+    size_t n, part;
+    bool incomplete;
+  } cases[] = {
+      {"\x80", 1, 1, false},
+      {"\xc0\x80", 2, 1, false},
+      {"\xe0\x80\x80", 3, 1, false},
+      {"\xed\xa0\x80", 3, 1, false},
+      {"\xf4\x90\x80\x80", 4, 1, false},
+      {"\xe2\x82", 2, 2, true},
+      {"\xf0\x9f\x98", 3, 3, true},
+      {"\xf0\x9f"
+       "A",
+       3, 2, false},
+      {"\xff", 1, 1, false},
+      {"\xe2"
+       "A",
+       2, 1, false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint32_t c;
+    bool incomplete;
+    assert_int_equal(utf8_decode(cases[i].s, cases[i].n, &c), 0);
+    assert_int_equal(utf8_broken(cases[i].s, cases[i].n, &incomplete), cases[i].part);
+    assert_int_equal(incomplete, cases[i].incomplete);
+  }
+}
+
+static void errors_stay_on_one_line(void **state)
+{
+  (void)state;
+  tern_error err;
+  assert_int_equal(err_set(&err, TERN_E_FORMAT, "tensor %s", "a\nb\x1b[31m\xff"), TERN_E_FORMAT);
+  assert_string_equal(err.text, "tensor a?b?[31m?");
+  assert_int_equal(err_prefix(&err, TERN_E_IO, "file %d", 7), TERN_E_FORMAT);
+  assert_string_equal(err.text, "file 7: tensor a?b?[31m?");
+}
+
+static void strmap_keeps_its_entries(void **state)
+{
+  (void)state;
+  strmap m = {0};
+  static char keys[1000][8];
+  for (uint32_t i = 0; i < 1000; i++) {
+    snprintf(keys[i], sizeof keys[i], "k%u", i);
+    assert_true(strmap_put(&m, keys[i], strlen(keys[i]), i, NULL, NULL));
+  }
+  bool present;
+  uint32_t value;
+  assert_true(strmap_put(&m, "k7", 2, 99, &present, &value));
+  assert_true(present);
+  assert_int_equal(value, 7);
+  for (uint32_t i = 0; i < 1000; i++) {
+    assert_true(strmap_get(&m, keys[i], strlen(keys[i]), &value));
+    assert_int_equal(value, i);
+  }
+  assert_false(strmap_get(&m, "nope", 4, &value));
+  strmap_free(&m);
+}
+
+static void buffers_fail_once_and_for_all(void **state)
+{
+  (void)state;
+  buf b = {0};
+  buf_adds(&b, "ab");
+  mem_fail_after(0);
+  for (int i = 0; i < 100; i++)
+    buf_adds(&b, "cdefgh");
+  mem_fail_after(-1);
+  assert_true(b.failed);
+  assert_null(buf_take(&b));
+  buf_addf(&b, "%d-%s", 5, "x");
+  char *s = buf_take(&b);
+  assert_string_equal(s, "5-x");
+  mem_free(s);
+}
+
+static void a_shrinking_file_is_an_error(void **state)
+{
+  (void)state;
+  map_guard_install();
+  char path[] = "/tmp/tern_map_XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  assert_int_equal(ftruncate(fd, 3 * 65536), 0);
+  map m;
+  assert_int_equal(map_open(path, &m, NULL), TERN_OK);
+  assert_false(map_broken(&m));
+  assert_int_equal(ftruncate(fd, 10), 0);
+  unsigned sum = 0;
+  for (size_t i = 0; i < m.size; i += 4096)
+    sum += m.data[i];
+  assert_int_equal(sum, 0);
+  assert_true(map_broken(&m));
+  map_close(&m);
+  close(fd);
+  unlink(path);
+}
+
+typedef struct tally {
+  atomic_long sum;
+  size_t n;
+} tally;
+
+static void add_share(void *user, int worker, int count)
+{
+  tally *t = user;
+  size_t begin, end;
+  pool_share(t->n, 3, worker, count, &begin, &end);
+  for (size_t i = begin; i < end; i++)
+    atomic_fetch_add(&t->sum, (long)i);
+}
+
+static void pools_cover_all_items(void **state)
+{
+  (void)state;
+  for (int threads = 1; threads <= 5; threads++) {
+    pool *p;
+    assert_int_equal(pool_open(threads, &p, NULL), TERN_OK);
+    for (size_t n = 0; n < 200; n++) {
+      tally t = {.n = n};
+      pool_run(p, add_share, &t);
+      assert_int_equal(t.sum, n ? (long)(n * (n - 1) / 2) : 0);
+    }
+    pool_close(p);
+  }
+  tern_error err;
+  pool *p;
+  assert_int_equal(pool_open(1025, &p, &err), TERN_E_USAGE);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(halves_round_trip),
+#ifdef __FLT16_MAX__
+      cmocka_unit_test(f16_matches_the_compiler),
+#endif
+      cmocka_unit_test(utf8_accepts_what_is_valid),
+      cmocka_unit_test(utf8_refuses_what_is_broken),
+      cmocka_unit_test(errors_stay_on_one_line),
+      cmocka_unit_test(strmap_keeps_its_entries),
+      cmocka_unit_test(buffers_fail_once_and_for_all),
+      cmocka_unit_test(a_shrinking_file_is_an_error),
+      cmocka_unit_test(pools_cover_all_items),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
