@@ -1,5 +1,6 @@
 /* status.c - writes error lines. Keeps them to one line of valid UTF-8, whatever the arguments hold: names in them come
  * from files that nobody has checked yet. */
+#define ERR_DEFINITIONS
 #include "base/status.h"
 
 #include <errno.h>

@@ -1,0 +1,53 @@
+# The usual way in. Everything real is in CMakeLists.txt and scripts/; `make help` lists the targets.
+#
+#   make run [PROMPT="..."]     a real model's answer         make test     every test
+.DEFAULT_GOAL := build
+.PHONY: build run test asan tsan fuzz sweep goldens format lint bench install clean help
+
+# Taken literally, whatever characters it holds: no expansion by make, none by the shell.
+unexport PROMPT
+run: export TERN_PROMPT := $(value PROMPT)
+FUZZ_RUNS ?= 2000000
+PREFIX ?= /usr/local
+
+build: ## build/tern, the libraries and the unit tests
+	@scripts/setup.sh build test && scripts/build.sh build
+
+run: ## answer PROMPT with the starter model, fetching it first
+	@scripts/run-starter.sh
+
+test: ## every test; its last line counts them
+	@scripts/test.sh
+
+asan: ## unit tests under address and undefined-behaviour sanitizers
+	@scripts/sanitize.sh asan
+
+tsan: ## unit tests under the thread sanitizer
+	@scripts/sanitize.sh tsan
+
+fuzz: ## every parser under libFuzzer, FUZZ_RUNS inputs each
+	@scripts/sanitize.sh asan && scripts/fuzz.sh $(FUZZ_RUNS)
+
+sweep: ## all 201 tiny cases over the reference; writes build/SWEEP.md
+	@scripts/setup.sh test && scripts/oracle.sh && build/oracle/bin/python tests/oracle/sweep.py --out build/SWEEP.md --results build/sweep.json
+
+goldens: ## make the committed goldens again, with the reference
+	@scripts/setup.sh test && scripts/oracle.sh && build/oracle/bin/python tests/golden/make.py
+
+format: ## clang-format all C files in place
+	@scripts/setup.sh tools && scripts/format.sh
+
+lint: ## clang-tidy over src/, format check
+	@scripts/setup.sh build test tools && scripts/format.sh --check && scripts/lint.sh
+
+bench: ## speed of the starter model
+	@scripts/run-starter.sh --bench
+
+install: build ## library, header and binary under PREFIX
+	@cmake --install build --prefix "$(PREFIX)"
+
+clean: ## remove build folders (models, the reference and all)
+	rm -rf build build-asan build-tsan
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Builds and runs every test; the last line is `N passed, N failed, N skipped`: test.sh [ctest options]
+#
+# Tests against the reference and on real weights are skipped, by name, where these cannot be installed. In CI that is
+# a failure: there every test runs.
+set -eu
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh build test
+scripts/build.sh build
+scripts/oracle.sh build || echo "test: the live comparisons with the reference will be skipped" >&2
+if [ -x build/tern ]; then
+  for model in smollm2 qwen2.5-coder-0.5b gemma3-270m; do
+    scripts/model.sh $model >/dev/null || echo "test: the tests on $model's weights will be skipped" >&2
+  done
+fi
+
+results=$PWD/build/results.xml
+rm -f "$results"
+status=0
+ctest --test-dir build -j "$(nproc)" --no-tests=error --output-on-failure --output-junit "$results" \
+  --test-output-size-passed 4000000 --test-output-size-failed 4000000 "$@" || status=$?
+python3 scripts/summary.py "$results" || status=1
+exit "$status"
