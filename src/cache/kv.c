@@ -1,0 +1,325 @@
+/* kv.c - blocks, tables and free lists. See kv.h for what they promise. */
+#include "cache/kv.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct block {
+  void *data; /* backend memory */
+  struct block *next;
+  int references;
+} block;
+
+/* One per slot. */
+typedef struct lane {
+  kv_slot slot;
+  size_t block_bytes;
+  block *free;
+  int64_t free_count;
+} lane;
+
+struct kv_store {
+  ops_context *cx;
+  int n_lanes;
+  lane *lanes;
+  size_t bytes;
+};
+
+typedef struct table {
+  block **blocks; /* [size]; NULL: nothing there */
+  void **data;    /* [size]: blocks[i]->data, as the ops want it */
+  size_t size;
+} table;
+
+struct kv_seq {
+  kv_store *store;
+  table *tables;      /* [n_lanes] */
+  ops_kv_view *views; /* [n_lanes] */
+};
+
+int64_t kv_slot_sensitive_from(const kv_slot *slot)
+{
+  return slot->window ? slot->window : INT64_MAX;
+}
+
+static size_t blocks_for(int64_t positions)
+{
+  return (size_t)((positions + KV_BLOCK - 1) / KV_BLOCK);
+}
+
+/* ---- the store ---- */
+
+tern_status kv_store_open(ops_context *cx, const kv_slot *slots, int n_slots, kv_store **out, tern_error *err)
+{
+  kv_store *store = mem_zalloc(sizeof *store);
+  lane *lanes = mem_array((size_t)n_slots, sizeof *lanes);
+  if (!store || !lanes) {
+    mem_free(store);
+    mem_free(lanes);
+    return err_nomem(err, "key/value store");
+  }
+  for (int i = 0; i < n_slots; i++) {
+    lanes[i].slot = slots[i];
+    lanes[i].block_bytes = cx->backend->kv_block_bytes(slots[i].kv_heads, slots[i].head_dim);
+  }
+  *store = (kv_store){.cx = cx, .n_lanes = n_slots, .lanes = lanes};
+  *out = store;
+  return TERN_OK;
+}
+
+void kv_store_close(kv_store *store)
+{
+  if (!store)
+    return;
+  for (int i = 0; i < store->n_lanes; i++) {
+    for (block *b = store->lanes[i].free, *next; b; b = next) {
+      next = b->next;
+      store->cx->backend->release(store->cx, b->data);
+      mem_free(b);
+    }
+  }
+  mem_free(store->lanes);
+  mem_free(store);
+}
+
+size_t kv_store_bytes(const kv_store *store)
+{
+  return store->bytes;
+}
+
+/* Blocks that a sequence of `positions` may hold at once in this lane, a copy of its last one included. */
+static size_t lane_need(const lane *l, int64_t positions, int piece)
+{
+  size_t all = blocks_for(positions) + 1;
+  if (!l->slot.window)
+    return all;
+  /* The window, the piece being written, the kept head; each may straddle one block more. */
+  size_t ring = blocks_for(l->slot.window) + blocks_for(piece) + blocks_for(l->slot.keep) + 4;
+  return ring < all ? ring : all;
+}
+
+size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < store->n_lanes; i++)
+    bytes += lane_need(&store->lanes[i], positions, piece) * store->lanes[i].block_bytes;
+  return bytes;
+}
+
+static tern_status add_block(kv_store *store, lane *l, tern_error *err)
+{
+  block *b = mem_zalloc(sizeof *b);
+  void *data = b ? store->cx->backend->alloc(store->cx, l->block_bytes) : NULL;
+  if (!data) {
+    mem_free(b);
+    return err_nomem(err, "key/value blocks");
+  }
+  *b = (block){.data = data, .next = l->free};
+  l->free = b;
+  l->free_count++;
+  store->bytes += l->block_bytes;
+  return TERN_OK;
+}
+
+static block *take(lane *l)
+{
+  block *b = l->free;
+  if (b) {
+    l->free = b->next;
+    l->free_count--;
+    b->references = 1;
+  }
+  return b;
+}
+
+static void drop(lane *l, block *b)
+{
+  if (!b || --b->references > 0)
+    return;
+  b->next = l->free;
+  l->free = b;
+  l->free_count++;
+}
+
+/* ---- sequences ---- */
+
+tern_status kv_seq_open(kv_store *store, kv_seq **out, tern_error *err)
+{
+  kv_seq *seq = mem_zalloc(sizeof *seq);
+  table *tables = mem_array((size_t)store->n_lanes, sizeof *tables);
+  ops_kv_view *views = mem_array((size_t)store->n_lanes, sizeof *views);
+  if (!seq || !tables || !views) {
+    mem_free(seq);
+    mem_free(tables);
+    mem_free(views);
+    return err_nomem(err, "key/value tables");
+  }
+  *seq = (kv_seq){store, tables, views};
+  *out = seq;
+  return TERN_OK;
+}
+
+static void put(table *t, size_t i, block *b)
+{
+  t->blocks[i] = b;
+  t->data[i] = b ? b->data : NULL;
+}
+
+static void drop_range(kv_seq *seq, int lane_index, size_t begin, size_t end)
+{
+  table *t = &seq->tables[lane_index];
+  for (size_t i = begin; i < end && i < t->size; i++) {
+    drop(&seq->store->lanes[lane_index], t->blocks[i]);
+    put(t, i, NULL);
+  }
+}
+
+void kv_seq_close(kv_seq *seq)
+{
+  if (!seq)
+    return;
+  for (int i = 0; i < seq->store->n_lanes; i++) {
+    drop_range(seq, i, 0, seq->tables[i].size);
+    mem_free(seq->tables[i].blocks);
+    mem_free(seq->tables[i].data);
+  }
+  mem_free(seq->tables);
+  mem_free(seq->views);
+  mem_free(seq);
+}
+
+static bool widen(kv_seq *seq, int i, size_t size)
+{
+  table *t = &seq->tables[i];
+  if (size <= t->size)
+    return true;
+  block **blocks = mem_realloc(t->blocks, size * sizeof *blocks);
+  if (!blocks)
+    return false;
+  t->blocks = blocks;
+  void **data = mem_realloc(t->data, size * sizeof *data);
+  if (!data)
+    return false;
+  t->data = data;
+  memset(blocks + t->size, 0, (size - t->size) * sizeof *blocks);
+  memset(data + t->size, 0, (size - t->size) * sizeof *data);
+  t->size = size;
+  seq->views[i].blocks = data;
+  return true;
+}
+
+static size_t held_alone(const table *t, size_t begin)
+{
+  size_t n = 0;
+  for (size_t i = begin; i < t->size; i++)
+    n += t->blocks[i] && t->blocks[i]->references == 1;
+  return n;
+}
+
+tern_status kv_seq_reserve(kv_seq *seq, int64_t from, int64_t to, int piece, tern_error *err)
+{
+  kv_store *store = seq->store;
+  for (int i = 0; i < store->n_lanes; i++) {
+    lane *l = &store->lanes[i];
+    table *t = &seq->tables[i];
+    if (!widen(seq, i, blocks_for(to)))
+      return err_nomem(err, "key/value tables");
+    /* A KV slot needs what [from, to) spans beyond what it holds for itself; a ring recycles, so its whole need less
+     * what it holds for itself. */
+    size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
+    size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
+    size_t have = held_alone(t, first) + (size_t)l->free_count;
+    for (; have < need; have++)
+      TRY(add_block(store, l, err));
+  }
+  return TERN_OK;
+}
+
+/* Gives table entry i a block that no other sequence shares; keeps the contents where `keep_contents`. */
+static tern_status own_block(kv_seq *seq, int lane_index, size_t i, bool keep_contents, tern_error *err)
+{
+  lane *l = &seq->store->lanes[lane_index];
+  table *t = &seq->tables[lane_index];
+  block *old = t->blocks[i];
+  if (old && old->references == 1)
+    return TERN_OK;
+  block *fresh = take(l);
+  if (!fresh)
+    return err_set(err, TERN_E_INTERNAL, "key/value slot %d: no block reserved for position %zu", lane_index,
+                   i * KV_BLOCK);
+  if (old && keep_contents) {
+    ops_context *cx = seq->store->cx;
+    cx->backend->write(cx, fresh->data, old->data, l->block_bytes);
+  }
+  drop(l, old);
+  put(t, i, fresh);
+  return TERN_OK;
+}
+
+tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *err)
+{
+  for (int n = 0; n < seq->store->n_lanes; n++) {
+    const kv_slot *slot = &seq->store->lanes[n].slot;
+    if (slot->window) {
+      /* The token at `first` sees positions from first + 1 - window on, besides the kept ones. */
+      int64_t unseen = first + 1 - slot->window;
+      if (unseen > 0)
+        drop_range(seq, n, blocks_for(slot->keep), (size_t)(unseen / KV_BLOCK));
+    }
+    size_t begin = (size_t)(first / KV_BLOCK), end = blocks_for(first + count);
+    if (end > seq->tables[n].size)
+      return err_set(err, TERN_E_INTERNAL, "key/value slot %d: position %lld was not reserved", n,
+                     (long long)(first + count - 1));
+    for (size_t i = begin; i < end; i++)
+      TRY(own_block(seq, n, i, (int64_t)i * KV_BLOCK < first, err));
+  }
+  return TERN_OK;
+}
+
+const ops_kv_view *kv_seq_views(const kv_seq *seq)
+{
+  return seq->views;
+}
+
+void kv_seq_truncate(kv_seq *seq, int64_t length)
+{
+  for (int i = 0; i < seq->store->n_lanes; i++)
+    drop_range(seq, i, blocks_for(length), seq->tables[i].size);
+}
+
+bool kv_seq_can_resume(const kv_seq *seq, int64_t length)
+{
+  for (int n = 0; n < seq->store->n_lanes; n++) {
+    const kv_slot *slot = &seq->store->lanes[n].slot;
+    const table *t = &seq->tables[n];
+    int64_t oldest = slot->window && length + 1 > slot->window ? length + 1 - slot->window : 0;
+    if (blocks_for(length) > t->size)
+      return false;
+    for (size_t i = (size_t)(oldest / KV_BLOCK); i < blocks_for(length); i++)
+      if (!t->blocks[i])
+        return false;
+    for (size_t i = 0; i < blocks_for(slot->keep < length ? slot->keep : length); i++)
+      if (!t->blocks[i])
+        return false;
+  }
+  return true;
+}
+
+tern_status kv_seq_clone(kv_seq *to, const kv_seq *from, tern_error *err)
+{
+  kv_seq_truncate(to, 0);
+  for (int n = 0; n < from->store->n_lanes; n++) {
+    const table *source = &from->tables[n];
+    if (!widen(to, n, source->size)) {
+      kv_seq_truncate(to, 0);
+      return err_nomem(err, "key/value tables");
+    }
+    for (size_t i = 0; i < source->size; i++) {
+      if (source->blocks[i])
+        source->blocks[i]->references++;
+      put(&to->tables[n], i, source->blocks[i]);
+    }
+  }
+  return TERN_OK;
+}

@@ -1,0 +1,58 @@
+/* kv.h - state slots of kind KV and RING: keys and values in shared blocks.
+ *
+ * A kv_store belongs to a model: the list of its slots and the blocks in free lists. A kv_seq belongs to a session: for
+ * each slot a table of blocks, one for every 64 positions. A full block is immutable and counted by reference, so
+ * cloning a sequence copies tables, not keys; a block that is only partly filled is copied on the first write after a
+ * clone. A ring (slot with a window) is the same table whose blocks behind the window go back to the free list:
+ * positions stay absolute, nothing moves, and rolling back is cutting the table.
+ *
+ * Positions are counted once per sequence, by the session; kv_seq does not know them. Memory grows by blocks and is
+ * obtained in kv_seq_reserve alone, so that the token loop never asks for any.
+ *
+ * One thread at a time per store.
+ */
+#ifndef TERN_CACHE_KV_H
+#define TERN_CACHE_KV_H
+
+#include "ops/ops.h"
+
+typedef struct kv_slot {
+  int kv_heads, head_dim;
+  int window; /* 0: KV, all positions; else RING, the last `window` */
+  int keep;   /* first positions that a ring never drops */
+} kv_slot;
+
+/* From which position on the bits of a token depend on whether it was read or stepped; INT64_MAX: nowhere. */
+int64_t kv_slot_sensitive_from(const kv_slot *slot);
+
+typedef struct kv_store kv_store;
+typedef struct kv_seq kv_seq;
+
+/* Copies the slots. cx must outlive the store. */
+tern_status kv_store_open(ops_context *cx, const kv_slot *slots, int n_slots, kv_store **out, tern_error *err);
+/* Every sequence must be closed before. */
+void kv_store_close(kv_store *store);
+size_t kv_store_bytes(const kv_store *store); /* of all blocks, used and free */
+/* Bytes of blocks that one sequence of `positions` needs in steps of up to `piece` tokens. */
+size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece);
+
+tern_status kv_seq_open(kv_store *store, kv_seq **out, tern_error *err);
+void kv_seq_close(kv_seq *seq); /* NULL is fine */
+
+/* Makes sure that positions [from, to), written in steps of up to `piece` tokens, find their blocks: the free lists
+ * then hold what will be needed. Fails with TERN_E_NOMEM, the sequence as it was. */
+tern_status kv_seq_reserve(kv_seq *seq, int64_t from, int64_t to, int piece, tern_error *err);
+/* Before a step that writes positions [first, first + count): gives each a block of its own and lets go of blocks that
+ * no token from `first` on can see. Takes blocks from the free lists only; TERN_E_INTERNAL if they were not reserved.
+ */
+tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *err);
+/* The tables, [n_slots]; valid until the next call on this sequence. */
+const ops_kv_view *kv_seq_views(const kv_seq *seq);
+/* Forgets positions from `length` on. */
+void kv_seq_truncate(kv_seq *seq, int64_t length);
+/* Whether a token at `length` would find every position that it sees. False where a ring dropped some of them. */
+bool kv_seq_can_resume(const kv_seq *seq, int64_t length);
+/* Makes `to` hold what `from` holds, by reference. What `to` held is released. TERN_E_NOMEM: `to` is then empty. */
+tern_status kv_seq_clone(kv_seq *to, const kv_seq *from, tern_error *err);
+
+#endif

@@ -1,0 +1,163 @@
+/* model.c - opening a network, in the order in which things can be refused cheapest. */
+#include "model/model.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+enum { DEFAULT_PREFILL_STEP = 2048, MOST_PIECE = 512, PIECE_BYTES = 256 << 20 };
+
+/* ---- backend ---- */
+
+static tern_status choose_simd(const char *name, ops_simd *out, tern_error *err)
+{
+  ops_simd best = ops_simd_best();
+  *out = best;
+  if (!name)
+    return TERN_OK;
+  for (ops_simd level = SIMD_BASELINE; level < SIMD_LEVELS; level++) {
+    if (strcmp(ops_simd_name(level), name))
+      continue;
+    if (level > best)
+      return err_set(err, TERN_E_UNSUPPORTED, "simd: this machine or build has no %s", name);
+    *out = level;
+    return TERN_OK;
+  }
+  return err_set(err, TERN_E_USAGE, "simd: %s is not baseline, avx2 or avx512", name);
+}
+
+static tern_status choose_backend(const tern_model_options *o, const ops_backend **out, tern_error *err)
+{
+  ops_simd level;
+  TRY(choose_simd(o->simd, &level, err));
+  switch (o->backend) {
+  case TERN_BACKEND_AUTO:
+    *out = o->numerics == TERN_EXACT ? ops_cpu(level) : ops_ref();
+    break;
+  case TERN_BACKEND_REF:
+    *out = ops_ref();
+    break;
+  case TERN_BACKEND_CPU:
+    if (o->numerics != TERN_EXACT)
+      return err_set(err, TERN_E_UNSUPPORTED, "backend: cpu runs numerics exact; native runs on ref");
+    *out = ops_cpu(level);
+    break;
+  default:
+    return err_set(err, TERN_E_UNSUPPORTED, "backend: cuda is not in this build");
+  }
+  return *out ? TERN_OK : err_set(err, TERN_E_INTERNAL, "backend: none for simd level %s", ops_simd_name(level));
+}
+
+/* Tokens a piece: as many as asked for, as long as activations stay within a fixed share of memory. */
+static int choose_piece(const model_config *c, int prefill_step)
+{
+  int piece = prefill_step > 0 ? prefill_step : DEFAULT_PREFILL_STEP;
+  size_t fit = PIECE_BYTES / plan_bytes_per_token(c);
+  if (piece > MOST_PIECE)
+    piece = MOST_PIECE;
+  if ((size_t)piece > fit)
+    piece = (int)fit;
+  return piece > MODEL_MAX_ROWS ? piece : MODEL_MAX_ROWS;
+}
+
+/* ---- open ---- */
+
+static tern_status open_headers(model *m, const char *dir, const tern_model_options *o, tern_error *err)
+{
+  TRY(cfg_open(dir, &m->cfg, err));
+  TRY(profile_resolve(m->cfg, m->numerics, &m->profile, err));
+  TRY(model_config_read(m->cfg, m->profile.arch, &m->config, err));
+  TRY(quant_open(m->cfg, &m->quant, err));
+  TRY(ckpt_open(dir, &m->ckpt, err));
+  return o->mlock ? ckpt_lock(m->ckpt, err) : TERN_OK;
+}
+
+static tern_status open_steps(model *m, tern_error *err)
+{
+  size_t tokens = (size_t)m->plan.max_tokens;
+  m->ids = mem_array(tokens, sizeof *m->ids);
+  m->want = mem_array(tokens, sizeof *m->want);
+  m->use = mem_array(tokens, sizeof *m->use);
+  m->row_of_want = mem_array(tokens, sizeof *m->row_of_want);
+  m->index_of_want = mem_array(tokens, sizeof *m->index_of_want);
+  m->rows = mem_array(MODEL_MAX_ROWS, sizeof *m->rows);
+  if (!m->ids || !m->want || !m->use || !m->row_of_want || !m->index_of_want || !m->rows)
+    return err_nomem(err, "step arrays");
+  return TERN_OK;
+}
+
+static tern_status open_all(model *m, const char *dir, const tern_model_options *o, bool headers_only, tern_error *err)
+{
+  map_guard_install();
+  TRY(choose_backend(o, &m->cx.backend, err));
+  TRY(open_headers(m, dir, o, err));
+  if (!headers_only) {
+    TRY(pool_open(o->threads, &m->workers, err));
+    m->cx.workers = m->workers;
+  }
+  TRY(weights_bind(&m->cx, m->ckpt, m->quant, &m->config, m->numerics == TERN_NATIVE, !headers_only, &m->weights, err));
+  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : choose_piece(&m->config, o->prefill_step),
+                   o->max_kv_size, &m->plan, err));
+  TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
+  TRY(open_steps(m, err));
+  m->opened = !headers_only;
+  return TERN_OK;
+}
+
+tern_status model_open(const char *dir, const tern_model_options *options, bool headers_only, model **out,
+                       tern_error *err)
+{
+  tern_model_options o = options ? *options : (tern_model_options){0};
+  if (o.max_kv_size < 0 || o.prefill_step < 0)
+    return err_set(err, TERN_E_USAGE, "%s: must not be negative",
+                   o.max_kv_size < 0 ? "max-kv-size" : "prefill-step-size");
+  model *m = mem_zalloc(sizeof *m);
+  if (!m)
+    return err_nomem(err, "model");
+  m->numerics = o.numerics;
+  tern_status status = open_all(m, dir, &o, headers_only, err);
+  if (status != TERN_OK)
+    model_close(m);
+  else
+    *out = m;
+  return status;
+}
+
+void model_close(model *m)
+{
+  if (!m)
+    return;
+  kv_store_close(m->store);
+  plan_release(&m->cx, &m->plan);
+  weights_release(&m->cx, &m->config, &m->weights);
+  ops_context_clear(&m->cx);
+  pool_close(m->workers);
+  ckpt_close(m->ckpt);
+  quant_close(m->quant);
+  cfg_close(m->cfg);
+  mem_free(m->ids);
+  mem_free(m->want);
+  mem_free(m->use);
+  mem_free(m->row_of_want);
+  mem_free(m->index_of_want);
+  mem_free(m->rows);
+  mem_free(m->embeds);
+  mem_free(m->host_logits);
+  mem_free(m);
+}
+
+int64_t model_sensitive_from(const model *m)
+{
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < m->plan.n_slots; i++) {
+    int64_t from = kv_slot_sensitive_from(&m->plan.slots[i]);
+    least = from < least ? from : least;
+  }
+  return least;
+}
+
+tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)
+{
+  TRY(kv_seq_reserve(sequence, from, to, m->plan.max_tokens, err));
+  return m->cx.backend->reserve(&m->cx, m->plan.max_tokens, to, m->config.heads, err);
+}

@@ -1,0 +1,56 @@
+/* model.h - a network: checkpoint, bound weights, plan, state store. No text, no sampling.
+ *
+ * model_open goes through: config.json, architecture, profile, checkpoint headers, binding and audit, plan. Each can
+ * refuse, and names what it refused. A model is used by one thread at a time (its pool does the rest).
+ */
+#ifndef TERN_MODEL_MODEL_H
+#define TERN_MODEL_MODEL_H
+
+#include "model/batch.h"
+#include "model/plan.h"
+#include "model/profile.h"
+
+typedef struct model {
+  cfg *cfg;
+  model_config config;
+  model_profile profile;
+  quant_config *quant;
+  ckpt *ckpt;
+  tern_numerics numerics;
+  pool *workers;
+  ops_context cx;
+  model_weights weights;
+  plan plan;
+  kv_store *store;
+  bool opened; /* with weights and plan, not headers alone */
+  /* step arrays, sized at open: [plan.max_tokens] and [max_rows] */
+  int32_t *ids, *want;
+  uint8_t *use;
+  float *embeds; /* allocated on first use of spans */
+  ops_row *rows;
+  int *row_of_want, *index_of_want;
+  float *host_logits; /* NULL where the backend's memory is the host's */
+} model;
+
+enum { MODEL_MAX_ROWS = 64 };
+
+/* headers_only: everything but the backend's layouts and the plan: what `inspect` needs. */
+tern_status model_open(const char *dir, const tern_model_options *options, bool headers_only, model **out,
+                       tern_error *err);
+void model_close(model *m); /* NULL is fine */
+
+/* Runs one forward. The rows' counts sum to at most plan.max_tokens, and there are at most MODEL_MAX_ROWS of them; each
+ * sequence must have been reserved up to its end (model_reserve). TERN_E_IO if a mapped file shrank. */
+tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user, tern_error *err);
+/* Before steps that write positions [from, to): blocks and scratch, so that forwards allocate nothing. */
+tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err);
+
+/* Whether bits of a token at or after the returned position depend on its being read or stepped; INT64_MAX: nowhere. */
+int64_t model_sensitive_from(const model *m);
+/* The dtype that logits have in arithmetic. */
+static inline ops_dtype model_logits_dtype(const model *m)
+{
+  return m->plan.logits_dtype;
+}
+
+#endif

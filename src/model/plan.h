@@ -1,0 +1,52 @@
+/* plan.h - the plan: what a forward pass does, as an array of op records made once at open, and its one executor.
+ *
+ * Compiling walks the descriptor and emits records whose operands are numbered buffers; every branch on the
+ * configuration is taken here. When all records stand, each buffer's life is known (first to last record that names
+ * it), buffers whose lives do not meet share memory, and the numbers become addresses. A step then only brings tokens.
+ *
+ * The records form two segments: the body, over all tokens, and the head, over the wanted rows (op_record.wanted). The
+ * executor runs the head in batches of at most `head_rows`.
+ *
+ * Buffers are float arrays of `width` floats a token, for at most `max_tokens` tokens (head buffers: `head_rows` rows).
+ */
+#ifndef TERN_MODEL_PLAN_H
+#define TERN_MODEL_PLAN_H
+
+#include "cache/kv.h"
+#include "model/config.h"
+#include "model/rope.h"
+#include "model/weights.h"
+
+typedef struct plan {
+  op_record *records;
+  int n_records;
+  int n_body; /* records [0, n_body) are the body */
+  int max_tokens, head_rows;
+  float *memory; /* backend memory, all buffers */
+  size_t memory_bytes;
+  float *logits; /* [head_rows, V], in `memory` */
+  int vocab;
+  ops_dtype logits_dtype;
+  kv_slot *slots; /* [n_slots], one a layer */
+  int n_slots;
+  rope_table *ropes;   /* [n_ropes] shared by layers */
+  float **rope_memory; /* [n_ropes] the tables in backend memory */
+  int n_ropes;
+} plan;
+
+/* max_kv_size > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions. */
+tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,
+                         int max_kv_size, plan *out, tern_error *err);
+void plan_release(ops_context *cx, plan *p);
+/* Bytes of activations a token, for choosing max_tokens before compiling. */
+size_t plan_bytes_per_token(const model_config *config);
+
+/* What plan_run hands over, in ascending order: logits [V] of wanted row `index`. The array may be changed; it is
+ * scratch once the call returns. */
+typedef void plan_sink(void *user, int index, float *logits);
+
+/* Runs one step: step->tokens <= max_tokens, blocks in place, any number of wanted rows. `host` [head_rows, V] receives
+ * logits where the backend's memory is not the host's; NULL where it is. */
+void plan_run(ops_context *cx, const plan *p, const ops_step *step, float *host, plan_sink *sink, void *user);
+
+#endif

@@ -1,0 +1,25 @@
+/* rope.h - the rope factory: from a rope_scaling object to the table that op_rope takes.
+ *
+ * Each kind follows mlx_lm/models/rope_utils.py (0.31.3) operation by operation: what Python computes there is computed
+ * in double here, what an mx array computes is computed in float32, in the same order. Kinds: default, mrope (three
+ * sections; plain for text), linear, llama3, yarn (deepseek_yarn, telechat3-yarn), longrope, proportional. Every other
+ * kind is refused there and here.
+ */
+#ifndef TERN_MODEL_ROPE_H
+#define TERN_MODEL_ROPE_H
+
+#include "model/config.h"
+
+typedef struct rope_table {
+  float *inverse; /* [dims / 2] inverse frequencies; mem_free */
+  int dims;
+  bool traditional;
+  float position_scale; /* linear: 1 / factor */
+  float mscale;         /* multiplies the rotated values of q and k; 1: none */
+} rope_table;
+
+/* `where` begins the messages ("config.json: rope_scaling"). */
+tern_status rope_make(const rope_config *config, const char *where, rope_table *out, tern_error *err);
+void rope_free(rope_table *table);
+
+#endif

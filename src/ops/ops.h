@@ -1,0 +1,251 @@
+/* ops.h - the op interface: what a model asks of a backend, as plain data.
+ *
+ * Dimension letters, fixed here for the whole project:
+ *   T tokens of a batch    D model width      V vocabulary      N, K outputs and inputs of a linear
+ *   H query heads          G key/value heads  E head dimension  F width of the gated unit     S keys a token sees
+ *
+ * A forward pass is an array of op_record, made once when a model is opened (model/plan.h) with every address in it.
+ * What changes from step to step stands in struct ops_step: the tokens, their positions, and the row table. A backend
+ * is a table of functions from (record, step) to work; an empty entry of a backend that shares the host's memory is
+ * filled with the reference's. docs/ops.md walks a GPU backend through this interface.
+ *
+ * Activations are float arrays [T, width], all rows' tokens one after another. In numerics `native` the values are
+ * those of the reference's half type, held in floats: every op rounds to its `type` wherever the reference does, and
+ * DT_F32 rounds nowhere. So one plain C definition (ops/ref) serves `exact` and `native`, and `exact` is its DT_F32
+ * case.
+ *
+ * Promise 2 in this interface: a token's output depends on its own inputs, its position, its row's kind and split, and
+ * the keys it sees; never on T, on its neighbours, or on the number of workers.
+ */
+#ifndef TERN_OPS_OPS_H
+#define TERN_OPS_OPS_H
+
+#include "base/status.h"
+#include "base/threads.h"
+
+/* ---- types ---- */
+
+typedef enum ops_dtype { DT_F32, DT_BF16, DT_F16 } ops_dtype;
+
+/* The reference's promotion: equal stays, bf16 with f16 or anything with f32 gives f32. */
+static inline ops_dtype ops_promote(ops_dtype a, ops_dtype b)
+{
+  return a == b ? a : DT_F32;
+}
+
+typedef enum ops_quant { Q_NONE, Q_AFFINE, Q_MXFP4, Q_MXFP8, Q_NVFP4 } ops_quant;
+
+/* How a weight is held. */
+typedef enum ops_hold {
+  HOLD_VIEW,   /* in the mapping of the checkpoint, at any byte offset (MLX pads nothing) */
+  HOLD_OWNED,  /* a derivation made at open, named, its bytes reported by `inspect` */
+  HOLD_LIST,   /* n views of separate experts, no copy */
+  HOLD_STREAM, /* acquired and released by expert id, between segments of the plan */
+} ops_hold;
+
+/* A weight handle: the only way in which model code names weights. N outputs, K inputs, rows of K.
+ *   Q_NONE    data [N, K] of `dtype`
+ *   Q_AFFINE  data [N, K*bits/32] little-endian words, a bit stream a row; scales, biases [N, K/group] of `dtype`
+ *   Q_MXFP4/8, Q_NVFP4  data as above; scales [N, K/group] bytes; no biases; dtype is DT_F32 and means nothing
+ * In numerics exact, half scales and biases count as float32 (they widen exactly); `stored` tells what lies in memory.
+ */
+typedef struct ops_weight {
+  const char *name; /* as in the checkpoint, for messages */
+  ops_hold hold;
+  ops_quant quant;
+  int bits, group;
+  ops_dtype stored; /* of data (dense) or of scales and biases (affine), in memory */
+  ops_dtype dtype;  /* the same, as arithmetic sees it */
+  int64_t n, k;
+  const uint8_t *data, *scales, *biases;
+  void *packed; /* the backend's own layout of the same values, made by prepare; NULL: none */
+} ops_weight;
+
+/* ---- key/value blocks ---- */
+
+/* Keys and values live in blocks of this many positions. A block is private to the backend in layout. */
+enum { KV_BLOCK = 64 };
+
+/* What one row holds of one slot: blocks[i] covers positions [64 i, 64 i + 64); blocks of positions that no token of
+ * the row sees may be NULL. */
+typedef struct ops_kv_view {
+  void *const *blocks;
+} ops_kv_view;
+
+/* ---- the step ---- */
+
+typedef enum ops_row_kind {
+  ROW_READ,   /* prompt tokens before the split */
+  ROW_STEP,   /* the last prompt token and all that follow */
+  ROW_CANVAS, /* tokens that see each other (denoising); no op takes it yet: the plan refuses it */
+} ops_row_kind;
+
+/* One sequence's share of a batch: tokens [first, first + count), at positions [position, position + count). */
+typedef struct ops_row {
+  int first, count;
+  int64_t position;
+  ops_row_kind kind;
+  int64_t split;            /* prompt length - 1 of the sequence: see ops/visible.h */
+  const ops_kv_view *slots; /* [slots of the model] */
+} ops_row;
+
+typedef struct ops_step {
+  int tokens;          /* T */
+  const int32_t *ids;  /* [T] */
+  const float *embeds; /* [T, D] or NULL; a row of NaN-free floats replaces the token's embedding where `use` is set */
+  const uint8_t *use;  /* [T] or NULL */
+  int rows;
+  const ops_row *row;
+  int wanted;          /* rows of the head segment */
+  const int32_t *want; /* [wanted] token indices, ascending */
+} ops_step;
+
+/* ---- ops ---- */
+
+typedef enum op_kind {
+#define OP(name, contract) OP_##name,
+#include "ops/ops.def"
+#undef OP
+  OP_COUNT
+} op_kind;
+
+struct op_embed { /* out [T, D] */
+  float *out;
+  const ops_weight *table;
+  float scale; /* 1: none. Already rounded as the model rounds it */
+  ops_dtype type;
+};
+
+struct op_rms_norm { /* x, y [T, count * width], strides in floats a token; y may be x */
+  const float *x;
+  float *y;
+  const float *w; /* [width], or NULL */
+  int count, width;
+  int64_t x_stride, y_stride;
+  float eps;
+  ops_dtype type;
+};
+
+struct op_linear { /* x [T, K]; y[i] [T, N_i] */
+  const float *x;
+  int outputs; /* 1..3 */
+  const ops_weight *w[3];
+  const float *bias[3]; /* [N_i] or NULL */
+  float *y[3];
+  const float *residual; /* [T, N_0] or NULL: y[0] = residual + (x W^T + bias); may be y[0] */
+  ops_dtype type[3];     /* of each product; the sum with the residual is rounded to residual_type */
+  ops_dtype residual_type;
+};
+
+struct op_rope { /* q [T, H, E], k [T, G, E], in place */
+  float *q, *k;
+  int q_heads, k_heads, head_dim;
+  int dims;             /* rotated; the others pass */
+  const float *inverse; /* [dims / 2] inverse frequencies */
+  float position_scale; /* positions are multiplied by it first */
+  float mscale;         /* 1: none. Multiplies the rotated values of q and k before the rotation */
+  bool traditional;     /* pairs (2i, 2i+1), else (i, i + dims/2) */
+  ops_dtype type;
+};
+
+struct op_kv_append { /* k, v [T, G, E] */
+  const float *k, *v;
+  int slot, kv_heads, head_dim;
+};
+
+struct op_attention { /* q, out [T, H, E] */
+  const float *q;
+  float *out;
+  int slot, heads, kv_heads, head_dim;
+  float scale;
+  int window, keep; /* window 0: all keys. See ops/visible.h */
+  ops_dtype type;
+};
+
+typedef enum ops_act { ACT_SILU, ACT_GELU_TANH } ops_act;
+
+struct op_glu { /* gate, up, y [T, F]; y may be either */
+  const float *gate, *up;
+  float *y;
+  int width;
+  ops_act act;
+  ops_dtype type;
+};
+
+struct op_add { /* x, y [T, width]: y = x + y */
+  const float *x;
+  float *y;
+  int width;
+  float clip; /* 0: none. The sum is clamped to [-clip, clip] before it is rounded */
+  ops_dtype type;
+};
+
+struct op_select { /* x [T, width] -> y [wanted, width] */
+  const float *x;
+  float *y;
+  int width;
+};
+
+typedef struct op_record {
+  op_kind kind;
+  int layer;   /* -1: outside the layers */
+  bool wanted; /* runs over the wanted rows, not over all tokens */
+  union {
+#define OP(name, contract) struct op_##name name;
+#include "ops/ops.def"
+#undef OP
+  };
+} op_record;
+
+/* Tokens that a record runs over in this step. */
+static inline int ops_extent(const op_record *r, const ops_step *step)
+{
+  return r->wanted ? step->wanted : step->tokens;
+}
+
+/* ---- backends ---- */
+
+typedef struct ops_context ops_context;
+typedef void ops_fn(ops_context *cx, const op_record *record, const ops_step *step);
+
+typedef struct ops_backend {
+  const char *name; /* "ref", "cpu/avx512", ... */
+  ops_fn *run[OP_COUNT];
+  /* Memory that records and blocks point into. alloc gives 64-byte aligned, uninitialised memory or NULL. */
+  void *(*alloc)(ops_context *cx, size_t bytes);
+  void (*release)(ops_context *cx, void *p);
+  void (*write)(ops_context *cx, void *to, const void *from, size_t bytes); /* host to backend */
+  void (*read)(ops_context *cx, void *to, const void *from, size_t bytes);  /* backend to host, after what was queued */
+  /* Bytes of one block of a slot with G heads of E. */
+  size_t (*kv_block_bytes)(int kv_heads, int head_dim);
+  /* May make a private layout (w->packed, counted in *bytes) for a weight that `linear` will use; NULL entry: never. */
+  tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
+  void (*discard)(ops_context *cx, ops_weight *w);
+  /* Scratch for steps of up to `tokens` tokens that see up to `keys` keys with up to `heads` heads; grows only. */
+  tern_status (*reserve)(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err);
+} ops_backend;
+
+struct ops_context {
+  const ops_backend *backend;
+  pool *workers; /* not owned */
+  void *scratch; /* the backend's, made by reserve */
+  size_t scratch_bytes;
+};
+
+/* SIMD levels of the cpu backend, ascending. */
+typedef enum ops_simd { SIMD_BASELINE, SIMD_AVX2, SIMD_AVX512, SIMD_LEVELS } ops_simd;
+const char *ops_simd_name(ops_simd level);
+/* The best level that this machine offers and this build has. */
+ops_simd ops_simd_best(void);
+
+const ops_backend *ops_ref(void);
+/* NULL if this build or machine lacks the level. */
+const ops_backend *ops_cpu(ops_simd level);
+
+/* The name of an op, for traces and messages. */
+const char *ops_name(op_kind kind);
+
+/* Frees scratch. The context itself is the caller's. */
+void ops_context_clear(ops_context *cx);
+
+#endif

@@ -1,0 +1,95 @@
+/* ref.h - what the files of the reference backend share: rounding, and reading one stored value.
+ *
+ * The reference defines every op in plain C, for float32 and for the half types alike. It is the shortest form, not a
+ * fast one; other backends must reproduce its bits. Source of every formula: the arithmetic of mlx-cpu 0.31.2, as
+ * docs/ops.md restates it.
+ */
+#ifndef TERN_OPS_REF_REF_H
+#define TERN_OPS_REF_REF_H
+
+#include "base/half.h"
+#include "ops/ops.h"
+
+#define OP(name, contract) ops_fn ref_##name;
+#include "ops/ops.def"
+#undef OP
+
+/* Layout of a block of keys and values, in floats: keys [G][E][64], so that 64 keys load together; values [G][64][E].
+ */
+static inline size_t ref_block_key(int head, int head_dim, int i)
+{
+  return (size_t)head * (size_t)head_dim * KV_BLOCK + (size_t)i;
+}
+
+static inline size_t ref_block_value(int kv_heads, int head, int head_dim, int i)
+{
+  return ((size_t)(kv_heads + head) * KV_BLOCK + (size_t)i) * (size_t)head_dim;
+}
+
+/* x as the type holds it. */
+static inline float ref_round(ops_dtype type, float x)
+{
+  switch (type) {
+  case DT_BF16:
+    return bf16_to_f32(bf16_from_f32(x));
+  case DT_F16:
+    return f16_to_f32(f16_from_f32(x));
+  default:
+    return x;
+  }
+}
+
+/* Element i of an array of `type` at any byte offset. */
+static inline float ref_load(ops_dtype type, const uint8_t *data, int64_t i)
+{
+  uint16_t half;
+  if (type == DT_F32) {
+    float x;
+    memcpy(&x, data + 4 * i, 4);
+    return x;
+  }
+  memcpy(&half, data + 2 * i, 2);
+  return type == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+/* Bytes of one packed row. */
+static inline int64_t ref_row_bytes(const ops_weight *w)
+{
+  return w->k * w->bits / 8;
+}
+
+/* Code k of a packed row: bits [k*bits, (k+1)*bits) of its little-endian bit stream. */
+static inline uint32_t ref_code(const uint8_t *row, int bits, int64_t k)
+{
+  int64_t at = k * bits;
+  int shift = (int)(at & 7);
+  uint32_t word = row[at >> 3];
+  if (shift + bits > 8)
+    word |= (uint32_t)row[(at >> 3) + 1] << 8;
+  return word >> shift & ((1u << bits) - 1);
+}
+
+/* The value of a code of the fp modes, before scaling: fp4 (e2m1) or fp8 (e4m3). 0x7F of fp8 is 480, as in the
+ * reference. */
+static inline float ref_fp8(uint8_t byte)
+{
+  float magnitude = f16_to_f32((uint16_t)((byte & 127) << 7)) * 256.0f;
+  return byte & 128 ? -magnitude : magnitude;
+}
+
+static inline float ref_fp_value(const ops_weight *w, uint32_t code)
+{
+  static const float fp4[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+  return w->bits == 4 ? fp4[code] : ref_fp8((uint8_t)code);
+}
+
+/* The scale byte of the fp modes: e8m0 as bf16 bits (0 stands for 2^-127), or e4m3 for nvfp4. */
+static inline float ref_fp_scale(const ops_weight *w, uint8_t byte)
+{
+  if (w->quant == Q_NVFP4)
+    return ref_fp8(byte);
+  return bf16_to_f32(byte == 0 ? 0x0040 : (uint16_t)(byte << 7));
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* ref_attention.c - rotation, storing of keys and values, and attention. Keys are summed in the order of ops/visible.h;
+ * hidden keys take no part: the reference gives them a weight of exactly zero, which changes no sum. */
+#include <string.h>
+
+#include "ops/ref/math.h"
+#include "ops/ref/ref.h"
+#include "ops/visible.h"
+
+/* ---- rope ---- */
+
+static void rotate_head(const struct op_rope *a, float *x, float position)
+{
+  int half = a->dims / 2;
+  if (a->mscale != 1.0f)
+    for (int i = 0; i < a->dims; i++)
+      x[i] = ref_round(a->type, ref_round(a->type, a->mscale) * x[i]);
+  for (int i = 0; i < half; i++) {
+    float angle = position * a->inverse[i];
+    float c = ref_round(a->type, math_cos(angle)), s = ref_round(a->type, math_sin(angle));
+    float *first = a->traditional ? x + 2 * i : x + i, *second = a->traditional ? first + 1 : first + half;
+    float x1 = *first, x2 = *second;
+    *first = ref_round(a->type, ref_round(a->type, x1 * c) - ref_round(a->type, x2 * s));
+    *second = ref_round(a->type, ref_round(a->type, x1 * s) + ref_round(a->type, x2 * c));
+  }
+}
+
+void ref_rope(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  (void)cx;
+  const struct op_rope *a = &record->rope;
+  for (int r = 0; r < step->rows; r++) {
+    const ops_row *row = &step->row[r];
+    for (int t = 0; t < row->count; t++) {
+      float position = (float)(row->position + t) * a->position_scale;
+      int64_t token = row->first + t;
+      for (int h = 0; h < a->q_heads; h++)
+        rotate_head(a, a->q + (token * a->q_heads + h) * a->head_dim, position);
+      for (int h = 0; h < a->k_heads; h++)
+        rotate_head(a, a->k + (token * a->k_heads + h) * a->head_dim, position);
+    }
+  }
+}
+
+/* ---- keys and values ---- */
+
+void ref_kv_append(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  (void)cx;
+  const struct op_kv_append *a = &record->kv_append;
+  for (int r = 0; r < step->rows; r++) {
+    const ops_row *row = &step->row[r];
+    for (int t = 0; t < row->count; t++) {
+      int64_t position = row->position + t, token = row->first + t;
+      float *block = row->slots[a->slot].blocks[position / KV_BLOCK];
+      int i = (int)(position % KV_BLOCK);
+      for (int h = 0; h < a->kv_heads; h++) {
+        const float *k = a->k + (token * a->kv_heads + h) * a->head_dim;
+        const float *v = a->v + (token * a->kv_heads + h) * a->head_dim;
+        for (int e = 0; e < a->head_dim; e++)
+          block[ref_block_key(h, a->head_dim, i) + (size_t)e * KV_BLOCK] = k[e];
+        memcpy(block + ref_block_value(a->kv_heads, h, a->head_dim, i), v, (size_t)a->head_dim * sizeof *v);
+      }
+    }
+  }
+}
+
+/* ---- attention ---- */
+
+/* One head of one token. q [E] is scaled in `query`, scores [S], out [E]. */
+static void attend(const struct op_attention *a, const ops_kv_view *kv, int head, const ops_range *ranges, int n_ranges,
+                   const float *q, float *scores, float *out)
+{
+  float scale = ref_round(a->type, a->scale), most = 0, total = 0;
+  int64_t n = 0;
+  for (int r = 0; r < n_ranges; r++) {
+    for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
+      const float *block = kv->blocks[p / KV_BLOCK];
+      const float *key = block + ref_block_key(head, a->head_dim, (int)(p % KV_BLOCK));
+      float sum = 0;
+      for (int e = 0; e < a->head_dim; e++)
+        sum += ref_round(a->type, scale * q[e]) * key[(size_t)e * KV_BLOCK];
+      sum = ref_round(a->type, sum);
+      most = n == 0 || sum > most ? sum : most;
+      scores[n++] = sum;
+    }
+  }
+  for (int64_t i = 0; i < n; i++) {
+    scores[i] = math_exp(scores[i] - most);
+    total += scores[i];
+  }
+  float reciprocal = 1.0f / total;
+  memset(out, 0, (size_t)a->head_dim * sizeof *out);
+  n = 0;
+  for (int r = 0; r < n_ranges; r++) {
+    for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
+      const float *block = kv->blocks[p / KV_BLOCK];
+      const float *value = block + ref_block_value(a->kv_heads, head, a->head_dim, (int)(p % KV_BLOCK));
+      float weight = ref_round(a->type, scores[n++] * reciprocal);
+      for (int e = 0; e < a->head_dim; e++)
+        out[e] += weight * value[e];
+    }
+  }
+  for (int e = 0; e < a->head_dim; e++)
+    out[e] = ref_round(a->type, out[e]);
+}
+
+void ref_attention(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  const struct op_attention *a = &record->attention;
+  int repeats = a->heads / a->kv_heads;
+  for (int r = 0; r < step->rows; r++) {
+    const ops_row *row = &step->row[r];
+    for (int t = 0; t < row->count; t++) {
+      ops_range ranges[VISIBLE_MOST];
+      int n = ops_visible(a->window, a->keep, row->position + t, row->split, row->kind, ranges);
+      for (int h = 0; h < a->heads; h++) {
+        int64_t at = ((int64_t)(row->first + t) * a->heads + h) * a->head_dim;
+        attend(a, &row->slots[a->slot], h / repeats, ranges, n, a->q + at, cx->scratch, a->out + at);
+      }
+    }
+  }
+}

@@ -1,0 +1,75 @@
+/* ref_linear.c - matrix products: every sum runs left to right over k, a multiply and an add are two roundings.
+ *
+ * Dense: sum in float32, then + bias in float32, one rounding to the type at the end. Affine: the reference sums in the
+ * type itself, with a rounding after each of the four steps of a weight, and adds the bias after; so does this, and
+ * with DT_F32 it is the plain loop. The fp modes sum a group of values first and scale the sum.
+ */
+#include "ops/ref/ref.h"
+
+static float dot_dense(const ops_weight *w, int64_t n, const float *x)
+{
+  float sum = 0;
+  for (int64_t k = 0; k < w->k; k++)
+    sum += x[k] * ref_load(w->stored, w->data, n * w->k + k);
+  return sum;
+}
+
+static float dot_affine(const ops_weight *w, ops_dtype type, int64_t n, const float *x)
+{
+  const uint8_t *row = w->data + n * ref_row_bytes(w);
+  int64_t groups = w->k / w->group;
+  float sum = 0;
+  for (int64_t k = 0; k < w->k; k++) {
+    int64_t g = n * groups + k / w->group;
+    float scale = ref_load(w->stored, w->scales, g), bias = ref_load(w->stored, w->biases, g);
+    float value = ref_round(type, (float)ref_code(row, w->bits, k) * scale);
+    value = ref_round(type, value + bias);
+    sum = ref_round(type, sum + ref_round(type, x[k] * value));
+  }
+  return sum;
+}
+
+static float dot_fp(const ops_weight *w, ops_dtype type, int64_t n, const float *x)
+{
+  const uint8_t *row = w->data + n * ref_row_bytes(w);
+  int64_t groups = w->k / w->group;
+  float sum = 0;
+  for (int64_t g = 0; g < groups; g++) {
+    float part = 0;
+    for (int64_t k = g * w->group; k < (g + 1) * w->group; k++) {
+      float value = ref_round(type, ref_fp_value(w, ref_code(row, w->bits, k)));
+      part = ref_round(type, part + ref_round(type, x[k] * value));
+    }
+    float scale = ref_round(type, ref_fp_scale(w, w->scales[n * groups + g]));
+    sum = ref_round(type, sum + ref_round(type, scale * part));
+  }
+  return sum;
+}
+
+static float output(const ops_weight *w, ops_dtype type, int64_t n, const float *x, const float *bias)
+{
+  if (w->quant == Q_NONE) {
+    float sum = dot_dense(w, n, x);
+    return ref_round(type, bias ? sum + bias[n] : sum);
+  }
+  float sum = w->quant == Q_AFFINE ? dot_affine(w, type, n, x) : dot_fp(w, type, n, x);
+  return bias ? ref_round(type, sum + bias[n]) : sum;
+}
+
+void ref_linear(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  (void)cx;
+  const struct op_linear *a = &record->linear;
+  int tokens = ops_extent(record, step);
+  for (int i = 0; i < a->outputs; i++) {
+    const ops_weight *w = a->w[i];
+    for (int t = 0; t < tokens; t++) {
+      for (int64_t n = 0; n < w->n; n++) {
+        float y = output(w, a->type[i], n, a->x + t * w->k, a->bias[i]);
+        if (i == 0 && a->residual)
+          y = ref_round(a->residual_type, a->residual[t * w->n + n] + y);
+        a->y[i][t * w->n + n] = y;
+      }
+    }
+  }
+}
