@@ -1,0 +1,23 @@
+/* engine.h - what tern.h's opaque objects are: a network with its text side. For cli/ and tests; others use tern.h. */
+#ifndef TERN_ENGINE_ENGINE_H
+#define TERN_ENGINE_ENGINE_H
+
+#include "engine/session.h"
+#include "text/chat.h"
+#include "text/tok.h"
+
+struct tern_model {
+  model *net;
+  tok *tok;
+  chat *chat;            /* NULL: the checkpoint has no chat template */
+  int32_t *stop_ids;     /* the union of generation_config.json, config.json and the tokenizer's eos token */
+  size_t n_stop_ids;
+  tern_model_info info;
+};
+
+struct tern_session {
+  tern_model *model;
+  session *timeline;
+};
+
+#endif

@@ -1,0 +1,66 @@
+/* session.h - one mutable timeline over a model: the tokens consumed so far and the state they left.
+ *
+ * The caller always passes the whole token list. session_sync finds the longest part of the state that a fresh run
+ * would have with the same bits, cuts the rest off, and reads what is missing; session_step consumes one token more.
+ *
+ * The canonical split (docs/engine.md): a list of n ids has split n - 1; tokens before it are read, the last one and
+ * what follows are stepped. State is reused up to the common prefix, but in exact terms only: where the model has
+ * tokens whose bits depend on read or step (rings past their window), reuse ends at the first such token whose kind
+ * would differ. The session keeps a snapshot of its state at the split, so that a chat turn re-reads about one answer.
+ */
+#ifndef TERN_ENGINE_SESSION_H
+#define TERN_ENGINE_SESSION_H
+
+#include <signal.h>
+
+#include "model/model.h"
+
+/* How a prompt is cut. All give the same bits, but for families in which the reference's own bits depend on the cut. */
+typedef enum session_split {
+  SPLIT_CANONICAL, /* the meaning of tern: n - 1 read, then stepped; piece size changes no bit */
+  SPLIT_MLX,       /* the reference's own pieces: a piece of one token is stepped. For parity */
+  SPLIT_ONE,       /* all n ids in one forward, read. For parity */
+} session_split;
+
+typedef struct session session;
+
+typedef struct session_sink {
+  /* Logits [V] of the token at `position`; may be changed, scratch afterwards. */
+  void (*row)(void *user, int64_t position, float *logits);
+  void *user;
+} session_sink;
+
+typedef struct session_request {
+  const int32_t *ids; /* [n], n >= 1: the whole timeline */
+  size_t n;
+  int64_t limit;      /* positions to reserve: n + tokens still to come; checked against the context */
+  session_split split;
+  int piece;          /* at most so many tokens a forward; 0: as the model was opened */
+  bool all;           /* the sink gets every prompt position that is read now, else the last one alone */
+} session_request;
+
+/* context 0: the model's own, or 1 << 20 where it declares none. */
+tern_status session_open(model *m, int context, session **out, tern_error *err);
+void session_close(session *s); /* NULL is fine */
+/* Async-signal-safe; the running call returns TERN_E_CANCELLED after at most one forward. */
+void session_cancel(session *s);
+void session_uncancel(session *s);
+
+/* Brings the session to `ids`, all consumed; the sink gets the logits of the last one. *cached (may be NULL): tokens whose
+ * state was reused. A cancelled or failed sync leaves a valid, shorter timeline. `all` needs a fresh timeline: it reuses
+ * nothing. Errors: TERN_E_LIMIT with the numbers if limit does not fit the context. */
+tern_status session_sync(session *s, const session_request *request, const session_sink *sink, size_t *cached,
+                         tern_error *err);
+/* Consumes one token after the timeline. Within the reserved limit it allocates nothing. */
+tern_status session_step(session *s, int32_t id, const session_sink *sink, tern_error *err);
+
+int session_context(const session *s);
+size_t session_length(const session *s);
+const int32_t *session_ids(const session *s); /* [session_length] */
+
+/* Two timelines advance by one token each in one forward; what a scheduler does, and the test of it. The sink's user
+ * gets rows in order of `s`. */
+tern_status session_step_many(session *const *s, const int32_t *ids, int n, void (*row)(void *user, int which, float *logits),
+                              void *user, tern_error *err);
+
+#endif
