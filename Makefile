@@ -28,7 +28,7 @@ tsan: ## unit tests under the thread sanitizer
 fuzz: ## every parser under libFuzzer, FUZZ_RUNS inputs each
 	@scripts/sanitize.sh asan && scripts/fuzz.sh $(FUZZ_RUNS)
 
-sweep: ## all 201 tiny cases over the reference; writes build/SWEEP.md
+sweep: ## every tiny case of every model type over the reference; writes build/SWEEP.md
 	@scripts/setup.sh test && scripts/oracle.sh && build/oracle/bin/python tests/oracle/sweep.py --out build/SWEEP.md --results build/sweep.json
 
 goldens: ## make the committed goldens again, with the reference

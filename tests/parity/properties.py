@@ -1,0 +1,75 @@
+"""Same numbers always: the bits depend on the checkpoint, the tokens and the numerics mode, and on nothing else.
+
+    properties.py                        standard library only; needs no reference
+
+Each property is checked on the rows after turn 3 of a conversation (its ids read as one prompt, as `chat` and the server
+send them) and on eight decode steps behind it: on a plain model, and on models with windows that the conversation has
+long passed. Properties of the library alone (cached prefix = fresh, two rows of a batch = alone) are in
+tests/unit/test_session_properties.c.
+"""
+
+import itertools
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import terncli  # noqa: E402
+from tally import Tally  # noqa: E402
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+STEPS = 8
+
+# What must not matter: lists of flags that are compared with the first of them.
+EXACT = {
+    "threads": [["--threads", n] for n in ("1", "2", "5")],
+    "SIMD level": [["--simd", level] for level in ("baseline", "avx2", "avx512")],
+    "backend": [["--backend", "ref"], ["--backend", "cpu"]],
+    "piece size": [["--prefill-step-size", n] for n in ("1", "7", "64", "2048")],
+    "all at once": [
+        ["--threads", "1", "--simd", "baseline", "--prefill-step-size", "2048"],
+        ["--threads", "5", "--simd", "avx512", "--prefill-step-size", "5"],
+        ["--threads", "2", "--simd", "avx2", "--prefill-step-size", "1"],
+    ],
+}
+NATIVE = {name: EXACT[name] for name in ("threads", "piece size")}
+
+
+def conversation(seed, turns=3, vocab=256):
+    """Ids of so many turns: a question and an answer each, but for the last, which ends with the question."""
+    rng = random.Random(seed)
+    ids = []
+    for turn in range(turns):
+        ids += [rng.randrange(vocab) for _ in range(rng.randrange(9, 17))]
+        if turn < turns - 1:
+            ids += [rng.randrange(vocab) for _ in range(rng.randrange(11, 19))]
+    return ids
+
+
+def models():
+    return sorted(p.parent for p in GOLDEN.glob("*/model/config.json"))
+
+
+def main():
+    tally = Tally()
+    for model, numerics in itertools.product(models(), ("exact", "native")):
+        ids = conversation(seed=model.parent.name)
+        for name, variants in (EXACT if numerics == "exact" else NATIVE).items():
+            first = None
+            for flags in variants:
+                label = f"{model.parent.name} [{numerics}] {name}: {' '.join(flags)}"
+                try:
+                    _, rows = terncli.logits(model, ids, "--numerics", numerics, "--all", *flags, steps=STEPS)
+                except Exception as error:
+                    tally.fail(label, error)
+                    continue
+                first = first if first is not None else rows
+                tally.check(label, rows == first, f"other bits than {' '.join(variants[0])}")
+    if not models():
+        tally.fail("models", f"no checkpoint in {GOLDEN}")
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
