@@ -21,10 +21,15 @@ if [ ! -f "$dir/CMakeCache.txt" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$*" ]; 
   fi
   echo "$*" >"$stamp"
 fi
-[ -t 2 ] && [ -z "${TERN_QUIET:-}" ] || quiet="-- --quiet"
-# shellcheck disable=SC2086
-if [ -n "${quiet:-}" ]; then
-  cmake --build "$dir" $quiet >&2
-elif ! ninja -C "$dir" -n 2>/dev/null | grep -q 'no work to do'; then
+
+# Ninja says so when it has nothing to do; not asking it is quieter.
+if [ -f "$dir/build.ninja" ] && ninja -C "$dir" -n 2>/dev/null | grep -q 'no work to do'; then
+  exit 0
+fi
+log="$dir/build.log"
+if [ -t 2 ]; then
   cmake --build "$dir" >&2
+else
+  echo "building in $dir" >&2
+  cmake --build "$dir" >"$log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$log" >&2; echo "build: $dir did not build" >&2; exit 1; }
 fi
