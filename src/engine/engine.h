@@ -9,8 +9,8 @@
 struct tern_model {
   model *net;
   tok *tok;
-  chat *chat;            /* NULL: the checkpoint has no chat template */
-  int32_t *stop_ids;     /* the union of generation_config.json, config.json and the tokenizer's eos token */
+  chat *chat;        /* NULL: the checkpoint has no chat template */
+  int32_t *stop_ids; /* the union of generation_config.json, config.json and the tokenizer's eos token */
   size_t n_stop_ids;
   tern_model_info info;
 };

@@ -11,8 +11,6 @@
 #ifndef TERN_ENGINE_SESSION_H
 #define TERN_ENGINE_SESSION_H
 
-#include <signal.h>
-
 #include "model/model.h"
 
 /* How a prompt is cut. All give the same bits, but for families in which the reference's own bits depend on the cut. */
@@ -33,10 +31,10 @@ typedef struct session_sink {
 typedef struct session_request {
   const int32_t *ids; /* [n], n >= 1: the whole timeline */
   size_t n;
-  int64_t limit;      /* positions to reserve: n + tokens still to come; checked against the context */
+  int64_t limit; /* positions to reserve: n + tokens still to come; checked against the context */
   session_split split;
-  int piece;          /* at most so many tokens a forward; 0: as the model was opened */
-  bool all;           /* the sink gets every prompt position that is read now, else the last one alone */
+  int piece; /* at most so many tokens a forward; 0: as the model was opened */
+  bool all;  /* the sink gets every prompt position that is read now, else the last one alone */
 } session_request;
 
 /* context 0: the model's own, or 1 << 20 where it declares none. */
@@ -46,9 +44,9 @@ void session_close(session *s); /* NULL is fine */
 void session_cancel(session *s);
 void session_uncancel(session *s);
 
-/* Brings the session to `ids`, all consumed; the sink gets the logits of the last one. *cached (may be NULL): tokens whose
- * state was reused. A cancelled or failed sync leaves a valid, shorter timeline. `all` needs a fresh timeline: it reuses
- * nothing. Errors: TERN_E_LIMIT with the numbers if limit does not fit the context. */
+/* Brings the session to `ids`, all consumed; the sink gets the logits of the last one. *cached (may be NULL): tokens
+ * whose state was reused. A cancelled or failed sync leaves a valid, shorter timeline. `all` needs a fresh timeline: it
+ * reuses nothing. Errors: TERN_E_LIMIT with the numbers if limit does not fit the context. */
 tern_status session_sync(session *s, const session_request *request, const session_sink *sink, size_t *cached,
                          tern_error *err);
 /* Consumes one token after the timeline. Within the reserved limit it allocates nothing. */
@@ -60,7 +58,7 @@ const int32_t *session_ids(const session *s); /* [session_length] */
 
 /* Two timelines advance by one token each in one forward; what a scheduler does, and the test of it. The sink's user
  * gets rows in order of `s`. */
-tern_status session_step_many(session *const *s, const int32_t *ids, int n, void (*row)(void *user, int which, float *logits),
-                              void *user, tern_error *err);
+tern_status session_step_many(session *const *s, const int32_t *ids, int n,
+                              void (*row)(void *user, int which, float *logits), void *user, tern_error *err);
 
 #endif
