@@ -86,6 +86,7 @@ typedef struct ops_row {
   int64_t position;
   ops_row_kind kind;
   int64_t split;            /* prompt length - 1 of the sequence: see ops/visible.h */
+  int adapter;              /* 0: none */
   const ops_kv_view *slots; /* [slots of the model] */
 } ops_row;
 
@@ -148,15 +149,15 @@ struct op_rope { /* q [T, H, E], k [T, G, E], in place */
   ops_dtype type;
 };
 
-struct op_kv_append { /* k, v [T, G, E] */
+struct op_kv_append { /* k [T, G, key_dim], v [T, G, value_dim] */
   const float *k, *v;
-  int slot, kv_heads, head_dim;
+  int slot, kv_heads, key_dim, value_dim;
 };
 
-struct op_attention { /* q, out [T, H, E] */
+struct op_attention { /* q [T, H, key_dim], out [T, H, value_dim] */
   const float *q;
   float *out;
-  int slot, heads, kv_heads, head_dim;
+  int slot, heads, kv_heads, key_dim, value_dim;
   float scale;
   int window, keep; /* window 0: all keys. See ops/visible.h */
   ops_dtype type;
@@ -216,8 +217,12 @@ typedef struct ops_backend {
   void (*release)(ops_context *cx, void *p);
   void (*write)(ops_context *cx, void *to, const void *from, size_t bytes); /* host to backend */
   void (*read)(ops_context *cx, void *to, const void *from, size_t bytes);  /* backend to host, after what was queued */
-  /* Bytes of one block of a slot with G heads of E. */
-  size_t (*kv_block_bytes)(int kv_heads, int head_dim);
+  /* Bytes of one block of a slot with G heads. */
+  size_t (*kv_block_bytes)(int kv_heads, int key_dim, int value_dim);
+  /* Queues a whole segment of records for this step without waiting; `read` waits for what was queued. A backend that
+   * captures (a graph, a persistent kernel) keys what it captured by the segment's address and the step's shape. NULL:
+   * the executor calls run[] record by record. */
+  void (*submit)(ops_context *cx, const op_record *records, int n, const ops_step *step);
   /* May make a private layout (w->packed, counted in *bytes) for a weight that `linear` will use; NULL entry: never. */
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
