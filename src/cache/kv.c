@@ -61,7 +61,7 @@ tern_status kv_store_open(ops_context *cx, const kv_slot *slots, int n_slots, kv
   }
   for (int i = 0; i < n_slots; i++) {
     lanes[i].slot = slots[i];
-    lanes[i].block_bytes = cx->backend->kv_block_bytes(slots[i].kv_heads, slots[i].head_dim);
+    lanes[i].block_bytes = cx->backend->kv_block_bytes(slots[i].kv_heads, slots[i].key_dim, slots[i].value_dim);
   }
   *store = (kv_store){.cx = cx, .n_lanes = n_slots, .lanes = lanes};
   *out = store;

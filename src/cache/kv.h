@@ -6,6 +6,9 @@
  * clone. A ring (slot with a window) is the same table whose blocks behind the window go back to the free list:
  * positions stay absolute, nothing moves, and rolling back is cutting the table.
  *
+ * A slot of kind REC (fixed-size recurrent tensors) fits the same shape when it comes: a table of one block which is
+ * replaced instead of appended to, whose clones are the checkpoints that rolling back needs.
+ *
  * Positions are counted once per sequence, by the session; kv_seq does not know them. Memory grows by blocks and is
  * obtained in kv_seq_reserve alone, so that the token loop never asks for any.
  *
@@ -17,7 +20,7 @@
 #include "ops/ops.h"
 
 typedef struct kv_slot {
-  int kv_heads, head_dim;
+  int kv_heads, key_dim, value_dim;
   int window; /* 0: KV, all positions; else RING, the last `window` */
   int keep;   /* first positions that a ring never drops */
 } kv_slot;

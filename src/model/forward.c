@@ -74,6 +74,7 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
                            .position = r->position,
                            .kind = r->kind,
                            .split = r->split,
+                           .adapter = r->adapter,
                            .slots = kv_seq_views(r->sequence)};
     for (int n = 0; n < r->n_want; n++) {
       m->row_of_want[step.wanted] = i;

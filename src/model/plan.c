@@ -206,7 +206,8 @@ static void emit_attention(compiler *c, int h, int residual, int *out)
   /* q and k have one type in every family here; the rotation would round each to its own. */
   emit_rope(c, q, k, dtype_of(c, q), m->arch->local_rope && m->sliding[c->layer] ? 1 : 0);
   op_record *r = emit(c, OP_kv_append);
-  r->kv_append = (struct op_kv_append){.slot = c->layer, .kv_heads = m->kv_heads, .head_dim = m->head_dim};
+  r->kv_append = (struct op_kv_append){
+      .slot = c->layer, .kv_heads = m->kv_heads, .key_dim = m->head_dim, .value_dim = m->head_dim};
   use(c, r, &r->kv_append.k, k);
   use(c, r, &r->kv_append.v, v);
   const kv_slot *slot = &c->plan->slots[c->layer];
@@ -216,7 +217,8 @@ static void emit_attention(compiler *c, int h, int residual, int *out)
   r->attention = (struct op_attention){.slot = c->layer,
                                        .heads = m->heads,
                                        .kv_heads = m->kv_heads,
-                                       .head_dim = m->head_dim,
+                                       .key_dim = m->head_dim,
+                                       .value_dim = m->head_dim,
                                        .scale = (float)model_config_scale(m),
                                        .window = slot->window,
                                        .keep = slot->keep,
@@ -267,7 +269,7 @@ static int emit_head(compiler *c, int x)
 {
   plan *p = c->plan;
   c->layer = -1;
-  p->n_body = p->n_records;
+  p->body = (plan_segment){0, p->n_records};
   size_t first = c->n_buffers;
   int chosen = new_buffer(c, c->config->width, dtype_of(c, x));
   op_record *r = emit(c, OP_select);
@@ -279,7 +281,8 @@ static int emit_head(compiler *c, int x)
   emit_linear(c, h, &logits, 1, -1);
   for (size_t i = first; i < c->n_buffers; i++)
     c->buffers[i].head = true;
-  for (int i = p->n_body; i < p->n_records; i++)
+  p->head = (plan_segment){p->body.end, p->n_records};
+  for (int i = p->head.begin; i < p->head.end; i++)
     p->records[i].wanted = true;
   /* The head may run several times over one body: what it starts from must outlive it. */
   if (!c->failed)
@@ -369,7 +372,7 @@ static tern_status make_slots(const model_config *m, int max_kv_size, plan *p, t
     return err_nomem(err, "state slots");
   p->n_slots = m->layers;
   for (int i = 0; i < m->layers; i++) {
-    p->slots[i] = (kv_slot){.kv_heads = m->kv_heads, .head_dim = m->head_dim};
+    p->slots[i] = (kv_slot){.kv_heads = m->kv_heads, .key_dim = m->head_dim, .value_dim = m->head_dim};
     if (m->sliding[i])
       p->slots[i].window = m->sliding_window;
     else if (max_kv_size) {
@@ -449,21 +452,25 @@ void plan_release(ops_context *cx, plan *p)
 
 /* ---- run ---- */
 
-static void run_records(ops_context *cx, const plan *p, int begin, int end, const ops_step *step)
+static void run_segment(ops_context *cx, const plan *p, plan_segment s, const ops_step *step)
 {
-  for (int i = begin; i < end; i++)
+  if (cx->backend->submit) {
+    cx->backend->submit(cx, p->records + s.begin, s.end - s.begin, step);
+    return;
+  }
+  for (int i = s.begin; i < s.end; i++)
     cx->backend->run[p->records[i].kind](cx, &p->records[i], step);
 }
 
 void plan_run(ops_context *cx, const plan *p, const ops_step *step, float *host, plan_sink *sink, void *user)
 {
-  run_records(cx, p, 0, p->n_body, step);
+  run_segment(cx, p, p->body, step);
   for (int done = 0; done < step->wanted;) {
     int n = step->wanted - done < p->head_rows ? step->wanted - done : p->head_rows;
     ops_step part = *step;
     part.wanted = n;
     part.want = step->want + done;
-    run_records(cx, p, p->n_body, p->n_records, &part);
+    run_segment(cx, p, p->head, &part);
     float *logits = p->logits;
     if (host) {
       cx->backend->read(cx, host, p->logits, (size_t)n * (size_t)p->vocab * sizeof *host);

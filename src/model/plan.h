@@ -4,8 +4,9 @@
  * configuration is taken here. When all records stand, each buffer's life is known (first to last record that names
  * it), buffers whose lives do not meet share memory, and the numbers become addresses. A step then only brings tokens.
  *
- * The records form two segments: the body, over all tokens, and the head, over the wanted rows (op_record.wanted). The
- * executor runs the head in batches of at most `head_rows`.
+ * The records form segments: the unit that a backend may capture and queue whole. Between segments the host may wait
+ * (docs/architecture.md names what for: residency of experts, a collective). Every plan today has two: the body, over
+ * all tokens, and the head, over the wanted rows (op_record.wanted), which runs in batches of at most `head_rows`.
  *
  * Buffers are float arrays of `width` floats a token, for at most `max_tokens` tokens (head buffers: `head_rows` rows).
  */
@@ -17,10 +18,14 @@
 #include "model/rope.h"
 #include "model/weights.h"
 
+typedef struct plan_segment { /* records [begin, end) */
+  int begin, end;
+} plan_segment;
+
 typedef struct plan {
   op_record *records;
   int n_records;
-  int n_body; /* records [0, n_body) are the body */
+  plan_segment body, head;
   int max_tokens, head_rows;
   float *memory; /* backend memory, all buffers */
   size_t memory_bytes;

@@ -28,9 +28,9 @@ static void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes)
   memcpy(to, from, bytes);
 }
 
-static size_t ref_kv_block_bytes(int kv_heads, int head_dim)
+static size_t ref_kv_block_bytes(int kv_heads, int key_dim, int value_dim)
 {
-  return (size_t)2 * KV_BLOCK * (size_t)kv_heads * (size_t)head_dim * sizeof(float);
+  return (size_t)KV_BLOCK * (size_t)kv_heads * ((size_t)key_dim + (size_t)value_dim) * sizeof(float);
 }
 
 /* One row of scores. */

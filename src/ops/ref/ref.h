@@ -14,16 +14,16 @@
 #include "ops/ops.def"
 #undef OP
 
-/* Layout of a block of keys and values, in floats: keys [G][E][64], so that 64 keys load together; values [G][64][E].
- */
-static inline size_t ref_block_key(int head, int head_dim, int i)
+/* Layout of a block of keys and values, in floats: keys [G][key_dim][64], so that 64 keys load together; then values
+ * [G][64][value_dim]. Offsets of key i of a head (its dims are KV_BLOCK apart) and of value i. */
+static inline size_t ref_block_key(int head, int key_dim, int i)
 {
-  return (size_t)head * (size_t)head_dim * KV_BLOCK + (size_t)i;
+  return (size_t)head * (size_t)key_dim * KV_BLOCK + (size_t)i;
 }
 
-static inline size_t ref_block_value(int kv_heads, int head, int head_dim, int i)
+static inline size_t ref_block_value(int kv_heads, int key_dim, int head, int value_dim, int i)
 {
-  return ((size_t)(kv_heads + head) * KV_BLOCK + (size_t)i) * (size_t)head_dim;
+  return (size_t)kv_heads * (size_t)key_dim * KV_BLOCK + ((size_t)head * KV_BLOCK + (size_t)i) * (size_t)value_dim;
 }
 
 /* x as the type holds it. */

@@ -54,11 +54,12 @@ void ref_kv_append(ops_context *cx, const op_record *record, const ops_step *ste
       float *block = row->slots[a->slot].blocks[position / KV_BLOCK];
       int i = (int)(position % KV_BLOCK);
       for (int h = 0; h < a->kv_heads; h++) {
-        const float *k = a->k + (token * a->kv_heads + h) * a->head_dim;
-        const float *v = a->v + (token * a->kv_heads + h) * a->head_dim;
-        for (int e = 0; e < a->head_dim; e++)
-          block[ref_block_key(h, a->head_dim, i) + (size_t)e * KV_BLOCK] = k[e];
-        memcpy(block + ref_block_value(a->kv_heads, h, a->head_dim, i), v, (size_t)a->head_dim * sizeof *v);
+        const float *k = a->k + (token * a->kv_heads + h) * a->key_dim;
+        const float *v = a->v + (token * a->kv_heads + h) * a->value_dim;
+        for (int e = 0; e < a->key_dim; e++)
+          block[ref_block_key(h, a->key_dim, i) + (size_t)e * KV_BLOCK] = k[e];
+        memcpy(block + ref_block_value(a->kv_heads, a->key_dim, h, a->value_dim, i), v,
+               (size_t)a->value_dim * sizeof *v);
       }
     }
   }
@@ -75,9 +76,9 @@ static void attend(const struct op_attention *a, const ops_kv_view *kv, int head
   for (int r = 0; r < n_ranges; r++) {
     for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
       const float *block = kv->blocks[p / KV_BLOCK];
-      const float *key = block + ref_block_key(head, a->head_dim, (int)(p % KV_BLOCK));
+      const float *key = block + ref_block_key(head, a->key_dim, (int)(p % KV_BLOCK));
       float sum = 0;
-      for (int e = 0; e < a->head_dim; e++)
+      for (int e = 0; e < a->key_dim; e++)
         sum += ref_round(a->type, scale * q[e]) * key[(size_t)e * KV_BLOCK];
       sum = ref_round(a->type, sum);
       most = n == 0 || sum > most ? sum : most;
@@ -89,18 +90,18 @@ static void attend(const struct op_attention *a, const ops_kv_view *kv, int head
     total += scores[i];
   }
   float reciprocal = 1.0f / total;
-  memset(out, 0, (size_t)a->head_dim * sizeof *out);
+  memset(out, 0, (size_t)a->value_dim * sizeof *out);
   n = 0;
   for (int r = 0; r < n_ranges; r++) {
     for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
       const float *block = kv->blocks[p / KV_BLOCK];
-      const float *value = block + ref_block_value(a->kv_heads, head, a->head_dim, (int)(p % KV_BLOCK));
+      const float *value = block + ref_block_value(a->kv_heads, a->key_dim, head, a->value_dim, (int)(p % KV_BLOCK));
       float weight = ref_round(a->type, scores[n++] * reciprocal);
-      for (int e = 0; e < a->head_dim; e++)
+      for (int e = 0; e < a->value_dim; e++)
         out[e] += weight * value[e];
     }
   }
-  for (int e = 0; e < a->head_dim; e++)
+  for (int e = 0; e < a->value_dim; e++)
     out[e] = ref_round(a->type, out[e]);
 }
 
@@ -114,8 +115,9 @@ void ref_attention(ops_context *cx, const op_record *record, const ops_step *ste
       ops_range ranges[VISIBLE_MOST];
       int n = ops_visible(a->window, a->keep, row->position + t, row->split, row->kind, ranges);
       for (int h = 0; h < a->heads; h++) {
-        int64_t at = ((int64_t)(row->first + t) * a->heads + h) * a->head_dim;
-        attend(a, &row->slots[a->slot], h / repeats, ranges, n, a->q + at, cx->scratch, a->out + at);
+        int64_t at = (int64_t)(row->first + t) * a->heads + h;
+        attend(a, &row->slots[a->slot], h / repeats, ranges, n, a->q + at * a->key_dim, cx->scratch,
+               a->out + at * a->value_dim);
       }
     }
   }
