@@ -22,14 +22,10 @@ if [ ! -f "$dir/CMakeCache.txt" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$*" ]; 
   echo "$*" >"$stamp"
 fi
 
-# Ninja says so when it has nothing to do; not asking it is quieter.
-if [ -f "$dir/build.ninja" ] && ninja -C "$dir" -n 2>/dev/null | grep -q 'no work to do'; then
-  exit 0
-fi
-log="$dir/build.log"
-if [ -t 2 ]; then
-  cmake --build "$dir" >&2
-else
-  echo "building in $dir" >&2
-  cmake --build "$dir" >"$log" 2>&1 || { grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking)' "$log" >&2; echo "build: $dir did not build" >&2; exit 1; }
+# The log is shown when something fails; a first build, which takes a while, is announced.
+[ -e "$dir/libtern.a" ] || echo "build: building in $dir" >&2
+if ! cmake --build "$dir" >"$dir/build.log" 2>&1; then
+  grep -vE '^\[[0-9]+/[0-9]+\] ' "$dir/build.log" >&2 || cat "$dir/build.log" >&2
+  echo "build: $dir did not build" >&2
+  exit 1
 fi

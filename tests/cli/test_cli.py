@@ -1,0 +1,360 @@
+"""The command line's contract: verbs, flags, exit codes, what goes to stdout and what to stderr (standard library only).
+
+Answers are not judged here but their form is: the numbers have tests/parity, bad models tests/cli/bad_input.py.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import st  # noqa: E402
+from tally import Tally  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
+
+MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
+WINDOWED = HERE.parent / "golden" / "gemma3-bf16" / "model"
+VOCAB = 320
+VERBS = ["run", "chat", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "import", "bench", "ppl", "parity", "doctor"]
+tally = Tally()
+
+
+def problem(done, status, out=None):
+    """None, or how the outcome differs: exit status; one error line on stderr for failures; no escape codes."""
+    if done.status != status:
+        return f"exit {done.status}, not {status}: {done.err.strip()[-200:]}"
+    if b"\x1b" in done.out or "\x1b" in done.err:
+        return "escape codes though nothing is a terminal"
+    if status in (1, 2):
+        errors = [line for line in done.err.splitlines() if line.startswith("tern: error: ")]
+        if len(errors) != 1 or errors[0].endswith("."):
+            return f"error lines: {errors or done.err[-200:]!r}"
+        if done.out:
+            return f"a failure wrote to stdout: {done.out[:100]!r}"
+    if out is not None and not re.search(out, done.out.decode()):
+        return f"stdout lacks {out}: {done.out[:200]!r}"
+    return None
+
+
+def expect(label, status, *args, stdin=b"", out=None, err=None, env=None):
+    """One call with an expected exit status; returns it."""
+    try:
+        done = tern(*args, stdin=stdin, env=env)
+    except subprocess.TimeoutExpired:
+        tally.fail(label, "does not end")
+        return None
+    why = problem(done, status, out)
+    if not why and err and not re.search(err, done.err):
+        why = f"stderr lacks {err}: {done.err.strip()[-200:]}"
+    tally.check(label, why is None, why)
+    return done if why is None else None
+
+
+def document(label, *args, keys=(), stdin=b"", env=None):
+    """A call whose stdout is one JSON document; returns it."""
+    done = expect(label, 0, *args, stdin=stdin, env=env)
+    if not done:
+        return None
+    try:
+        value = json.loads(done.out)
+    except ValueError as error:
+        tally.fail(f"{label}: JSON", f"{error}: {done.out[:120]!r}")
+        return None
+    missing = [k for k in keys if k not in value]
+    tally.check(f"{label}: keys", not missing, f"no {missing}")
+    return value
+
+
+# ---- usage
+
+
+def test_help():
+    expect("--version", 0, "--version", out=r"\d+\.\d+\.\d+")
+    expect("--help", 0, "--help", out=r"(?s)run.*logits.*doctor")
+    expect("help", 0, "help", out=r"(?s)run.*logits.*doctor")
+    for verb in VERBS:
+        expect(f"help {verb}", 0, "help", verb, out=verb)
+        expect(f"{verb} --help", 0, verb, "--help", out=verb)
+    expect("help of an unknown verb", 2, "help", "frobnicate", err="frobnicate")
+
+
+def test_usage():
+    expect("no verb", 2)
+    expect("an unknown verb suggests", 2, "lgoits", err=r"lgoits.*logits")
+    expect("an unknown flag suggests", 2, "logits", MODEL, "--ids", "1", "--setps", "2", err=r"--setps.*--steps")
+    expect("an unknown flag with a value suggests", 2, "run", MODEL, "x", "--max-token=2", err=r"--max-token.*--max-tokens")
+    expect("a far unknown flag", 2, "inspect", MODEL, "--qqqqqqqq", err="--qqqqqqqq")
+    expect("a flag of another verb", 2, "tokenize", MODEL, "x", "--split", "one", err="--split")
+    expect("a flag without its value", 2, "logits", MODEL, "--ids", err="--ids")
+    expect("an empty value", 2, "logits", MODEL, "--ids", "1", "--steps=", err="--steps")
+    expect("a value for a switch", 2, "logits", MODEL, "--ids", "1", "--all=7", err="--all")
+    expect("no model", 2, "logits", "--ids", "1")
+    expect("no ids", 2, "logits", MODEL, err="--ids")
+    expect("a word too many", 2, "inspect", MODEL, "extra", err="extra")
+    expect("a number that is none", 2, "logits", MODEL, "--ids", "1", "--steps", "two", err=r"--steps.*two|two.*--steps")
+    expect("a negative number", 2, "logits", MODEL, "--ids", "1", "--steps", "-1", err="--steps")
+    expect("a number too large", 2, "logits", MODEL, "--ids", "1", "--steps", "99999999999999999999", err="--steps")
+    expect("a number with a tail", 2, "run", MODEL, "x", "--max-tokens", "3x", err="--max-tokens")
+    expect("a choice that is none", 2, "logits", MODEL, "--ids", "1", "--numerics", "exactly", err=r"exactly.*exact")
+    expect("a backend that is none", 2, "logits", MODEL, "--ids", "1", "--backend", "gpu", err="gpu")
+    expect("a split that is none", 2, "logits", MODEL, "--ids", "1", "--split", "two", err="two")
+    expect("1025 threads", 2, "logits", MODEL, "--ids", "1", "--threads", "1025", err="1025|--threads")
+    expect("more threads than cores warn", 0, "logits", MODEL, "--ids", "1", "--threads", str((os.cpu_count() or 1) + 3), err="(?i)warn|core")
+    expect("feed and steps exclude each other", 2, "logits", MODEL, "--ids", "1", "--feed", "2", "--steps", "3")
+    expect("temperature below zero", 2, "run", MODEL, "x", "--temp", "-1", err="--temp")
+    expect("temperature no number", 2, "run", MODEL, "x", "--temp", "nan", err="--temp")
+    expect("top-p above one", 2, "run", MODEL, "x", "--temp", "1", "--top-p", "1.5", err="--top-p")
+
+
+def test_flag_forms():
+    plain = document("logits", "logits", MODEL, "--ids", "1,2,3", "--steps", "2")
+    for label, args in {
+        "--flag=value": ["logits", MODEL, "--ids=1,2,3", "--steps=2"],
+        "flags before the model": ["logits", "--ids", "1,2,3", "--steps", "2", MODEL],
+        "--model": ["logits", "--model", MODEL, "--ids", "1,2,3", "--steps", "2"],
+        "spaces between ids": ["logits", MODEL, "--ids", "1, 2, 3", "--steps", "2"],
+    }.items():
+        tally.check(f"{label} is the same", document(label, *args) == plain, "another answer")
+
+
+# ---- verbs
+
+
+def test_logits():
+    keys = ("ids", "generated", "rows", "vocab", "numerics", "backend", "profile")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.bin"
+        for label, args, rows in [
+            ("no steps", [], 1),
+            ("steps", ["--steps", "3"], 4),
+            ("all", ["--all", "--steps", "2"], 6),
+            ("feed", ["--feed", "9,8,7"], 4),
+            ("one id", ["--split", "one", "--all"], 4),
+        ]:
+            said = document(f"logits {label}", "logits", MODEL, "--ids", "5,6,7,8", "--out", out, *args, keys=keys)
+            if said:
+                tally.check(f"logits {label}: rows", (said["rows"], said["vocab"]) == (rows, VOCAB), said)
+                tally.check(f"logits {label}: file", out.stat().st_size == 4 * rows * VOCAB, out.stat().st_size)
+                tally.check(f"logits {label}: ids", said["ids"] == [5, 6, 7, 8] + said["generated"], said)
+        ids = Path(folder) / "ids"
+        ids.write_text("5,6,7,8\n")
+        filed = document("--ids-file", "logits", MODEL, "--ids-file", ids)
+        tally.check("--ids-file is --ids", filed == document("--ids", "logits", MODEL, "--ids", "5,6,7,8"))
+        expect("no such ids file", 1, "logits", MODEL, "--ids-file", f"{folder}/none", err="none")
+        nowhere = Path(folder) / "no" / "rows.bin"
+        expect("an output folder that is not there", 1, "logits", MODEL, "--ids", "1", "--out", nowhere, err="rows.bin|no/")
+        if Path("/dev/full").exists():
+            expect("a full disk", 1, "logits", MODEL, "--ids", "1", "--out", "/dev/full", err="/dev/full")
+        for ids, names in {"320": "320", "-1": "-1", "1,,2": "ids", "1,x": "x", "": "ids", "4294967297": "4294967297"}.items():
+            done = tern("logits", MODEL, f"--ids={ids}")
+            why = problem(done, done.status if done.status in (1, 2) else 1)
+            if not why and names not in done.err:
+                why = f"does not name {names}: {done.error_line}"
+            tally.check(f"--ids {ids!r} is refused", why is None, why)
+        expect("longer than the context", 1, "logits", MODEL, "--ids", ",".join(["1"] * 1000), "--steps", "500", "--ctx", "1024", err="1024")
+
+
+def test_text():
+    sample = "the sand and rest — naïve 日本 🙂\n\ttail  "
+    ids = document("tokenize", "tokenize", MODEL, sample)
+    tally.check("tokenize from stdin", document("tokenize -", "tokenize", MODEL, "-", stdin=sample.encode()) == ids)
+    tally.check("ids are numbers", ids and all(isinstance(i, int) and 0 <= i < VOCAB for i in ids), ids)
+    tally.check("--no-special", isinstance(document("--no-special", "tokenize", MODEL, sample, "--no-special"), list))
+    tally.check("empty text", document("tokenize nothing", "tokenize", MODEL, "") == [])
+    expect("--pieces", 0, "tokenize", MODEL, "the sand", "--pieces", out=r"\d+")
+    expect("invalid UTF-8", 0, "tokenize", MODEL, "-", stdin=b"a\xff\xfeb")
+
+    packed = json.dumps(ids).encode()
+    back = expect("detokenize", 0, "detokenize", MODEL, stdin=packed)
+    tally.check("detokenize gives the text back", back and back.out.decode().removesuffix("\n") == sample.removesuffix("\n"), back and back.out)
+    pieces = document("detokenize --stream", "detokenize", MODEL, "--stream", stdin=packed)
+    tally.check("stream pieces join to the text", pieces is not None and "".join(pieces) == sample, pieces)
+    expect("--skip-special", 0, "detokenize", MODEL, "--skip-special", stdin=b"[318, 5, 319]")
+    for bad in (b"", b"{}", b"[1, ", b'["1"]', b"[1.5]", b"[320]", b"[-1]", b"[1] x"):
+        expect(f"detokenize {bad!r}", 1, "detokenize", MODEL, stdin=bad)
+
+
+def test_render():
+    request = {"messages": [{"role": "user", "content": "hi"}], "add_generation_prompt": True}
+    want = "<|bos|><|user|>hi<|end|><|assistant|>"
+    with tempfile.TemporaryDirectory() as folder:
+        file, template = Path(folder) / "request.json", Path(folder) / "template.jinja"
+        file.write_text(json.dumps(request))
+        done = expect("render", 0, "render", MODEL, "--json", file)
+        tally.check("render gives the prompt", done and done.out.decode().removesuffix("\n") == want, done and done.out)
+        ids = document("render --ids", "render", MODEL, "--json", file, "--ids")
+        tally.check("BOS once", ids and ids[0] == 318 and ids.count(318) == 1, ids)
+        template.write_text("{{ bos_token }}{% for m in messages %}[{{ m.content }}]{% endfor %}")
+        file.write_text(json.dumps({**request, "kwargs": {"bos_token": "<B>"}}))
+        done = expect("render --template without a model", 0, "render", "--json", file, "--template", template)
+        tally.check("kwargs reach the template", done and done.out.decode().removesuffix("\n") == "<B>[hi]", done and done.out)
+        template.write_text("{{ messages | frobnicate }}")
+        expect("an unknown filter", 1, "render", "--json", file, "--template", template, err="frobnicate")
+        template.write_text("{% if %}")
+        expect("a syntax error", 1, "render", "--json", file, "--template", template)
+        file.write_text("{")
+        expect("a request that is no JSON", 1, "render", MODEL, "--json", file, err="request.json")
+        expect("a request that is not there", 1, "render", MODEL, "--json", f"{folder}/none.json", err="none.json")
+
+
+def test_inspect():
+    said = document("inspect --json", "inspect", MODEL, "--json", keys=("drop_rules",))
+    tally.check("inspect --json is an object", isinstance(said, dict))
+    expect("inspect", 0, "inspect", MODEL, out=r"(?s)llama")
+    expect("doctor", 0, "doctor", out=r"(?i)(?s)cores?|threads|simd|avx|baseline")
+    with tempfile.TemporaryDirectory() as home:
+        env = {"TERN_HOME": home, "HF_HOME": home, "HF_HUB_CACHE": home}
+        expect("ls with nothing there", 0, "ls", env=env)
+        tally.check("ls --json with nothing there", document("ls --json", "ls", "--json", env=env) in ([], {"models": []}))
+        expect("run without a model where none is", 1, "run", env=env)
+        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model")
+        snapshot = Path(home) / "models--tiny--llama" / "snapshots" / "abc"
+        (snapshot.parent.parent / "refs").mkdir(parents=True)
+        (snapshot.parent.parent / "refs" / "main").write_text("abc")
+        st.copy_model(MODEL, snapshot)
+        expect("a repo in the cache by id", 0, "inspect", "tiny/llama", env=env, out="llama")
+        expect("ls shows it", 0, "ls", env=env, out="tiny/llama")
+
+
+def test_run():
+    greedy = ["--temp", "0", "--max-tokens", "12", "--ignore-eos"]
+    plain = expect("run", 0, "run", MODEL, "the sand", *greedy)
+    said = document("run --json", "run", MODEL, "the sand", *greedy, "--json", keys=("text", "ids", "finish_reason", "usage", "timings"))
+    if plain and said:
+        tally.check("run streams the text", plain.out.decode().removesuffix("\n") == said["text"].removesuffix("\n"), plain.out)
+        tally.check("run stops at max-tokens", said["finish_reason"] == "length" and len(said["ids"]) == 12, said)
+        tally.check("run: nothing on stderr", plain.err == "", plain.err)
+    for label, args, stdin in [
+        ("from stdin", ["-"], b"the sand"),
+        ("--prompt", ["--prompt", "the sand"], b""),
+        ("again", ["the sand"], b""),
+        ("--threads 1", ["the sand", "--threads", "1"], b""),
+    ]:
+        done = expect(f"run {label}", 0, "run", MODEL, *args, *greedy, stdin=stdin)
+        tally.check(f"run {label} is the same", done and plain and done.out == plain.out, done and done.out)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("the sand")
+        file.flush()
+        done = expect("run --file", 0, "run", MODEL, "--file", file.name, *greedy)
+        tally.check("run --file is the same", done and plain and done.out == plain.out)
+    expect("run --stats", 0, "run", MODEL, "x", *greedy, "--stats", err=r"(?s)tok")
+    expect("run --system", 0, "run", MODEL, "x", "--system", "be brief", *greedy)
+    expect("run --raw", 0, "run", MODEL, "x", "--raw", *greedy)
+    expect("run --max-tokens 1", 0, "run", MODEL, "x", "--temp", "0", "--max-tokens", "1")
+    sampled = ["--temp", "0.8", "--top-p", "0.9", "--top-k", "20", "--min-p", "0.01", "--seed", "7", "--max-tokens", "12"]
+    first, second = (document("run with a seed", "run", MODEL, "x", *sampled, "--json") for _ in range(2))
+    tally.check("same seed, same answer", first and second and first["ids"] == second["ids"])
+    expect("every sampling flag", 0, "run", MODEL, "x", *sampled, "--min-tokens-to-keep", "2", "--xtc-probability", "0.5", "--xtc-threshold", "0.05",
+           "--repetition-penalty", "1.1", "--repetition-context-size", "10", "--presence-penalty", "0.1", "--frequency-penalty", "0.1",
+           "--logit-bias", '{"5": -100}')
+    expect("a logit bias that is no JSON", 2, "run", MODEL, "x", "--logit-bias", "{5", err="--logit-bias")
+    if said and len(said["text"]) > 4:
+        stop = said["text"][3:5]
+        cut = document("run --stop", "run", MODEL, "the sand", *greedy, "--stop", stop, "--json")
+        tally.check("--stop cuts before it", cut and stop not in cut["text"] and cut["finish_reason"] == "stop", cut)
+
+
+def test_chat():
+    done = expect("chat", 0, "chat", MODEL, "--max-tokens", "4", stdin=b"hello\n/stats\n/clear\nagain\n/exit\n")
+    tally.check("chat answers", done and done.out)
+    expect("chat /help", 0, "chat", MODEL, stdin=b"/help\n/exit\n")
+    expect("chat ends with its input", 0, "chat", MODEL, stdin=b"")
+    expect("chat: an unknown command goes on", 0, "chat", MODEL, "--max-tokens", "2", stdin=b"/frob\n/exit\n")
+
+
+def test_bench_and_ppl():
+    said = document("bench --json", "bench", MODEL, "-p", "4", "-n", "3", "-r", "1", "--json",
+                    keys=("model", "numerics", "backend", "threads", "open_ms", "peak_mb", "bandwidth_gb_s", "rows"))
+    if said:
+        kinds = {r["kind"] for r in said["rows"]}
+        tally.check("bench rows", kinds == {"prompt", "decode"}, kinds)
+        want = {"kind", "n", "depth", "batch", "tok_s", "sd", "ms", "gb_s", "share"}
+        tally.check("bench row keys", all(want <= set(r) for r in said["rows"]), said["rows"][:1])
+    expect("bench", 0, "bench", MODEL, "-p", "4", "-n", "3", "-r", "1", out=r"\|")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "text"
+        file.write_text("the sand and rest of the land " * 40)
+        expect("ppl", 0, "ppl", MODEL, "--text", file, out=r"\d\.\d")
+        expect("ppl without a text", 2, "ppl", MODEL, err="--text")
+        expect("ppl of a text that is not there", 1, "ppl", MODEL, "--text", f"{folder}/none", err="none")
+
+
+def test_import():
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        for label, content in {"empty": b"", "no GGUF": b"hello" * 100, "only magic": b"GGUF", "counts past the end": b"GGUF\x03\0\0\0" + b"\xff" * 16}.items():
+            file = Path(folder) / "x.gguf"
+            file.write_bytes(content)
+            expect(f"import: {label}", 1, "import", file, out, err="x.gguf")
+            left = [p.name for p in Path(folder).iterdir() if p.name != "x.gguf"]
+            tally.check(f"import: {label} leaves nothing", not left, left)
+        expect("import of nothing", 1, "import", f"{folder}/none.gguf", out, err="none.gguf")
+        expect("import without a target", 2, "import", f"{folder}/none.gguf")
+
+
+# ---- pipes and signals
+
+
+def test_closed_pipe():
+    for label, args in {
+        "run": ["run", MODEL, "the sand", "--temp", "0", "--max-tokens", "400", "--ignore-eos"],
+        "inspect": ["inspect", MODEL],
+    }.items():
+        process = subprocess.Popen([BINARY, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        process.stdout.read(1)
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        tally.check(f"{label} into a closed pipe ends quietly", "error" not in err and process.returncode in (0, 141, -signal.SIGPIPE), f"{process.returncode}: {err[-200:]}")
+    if Path("/dev/full").exists():
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BINARY, "--version"], stdout=full, stderr=subprocess.PIPE)
+        tally.check("a full stdout is an error", done.returncode == 1, done.returncode)
+
+
+def test_interrupt():
+    process = subprocess.Popen([BINARY, "bench", str(MODEL), "-p", "512", "-n", "256", "-r", "100000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    time.sleep(0.7)
+    early = process.poll()
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    try:
+        process.communicate(timeout=10)
+        took = time.monotonic() - start
+        tally.check("SIGINT ends with 130", early is None and process.returncode == 130, f"{early} {process.returncode}")
+        tally.check("SIGINT ends soon", took < 2, f"{took:.1f} s")
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=5)
+            tally.fail("SIGINT ends with 130", "only the second SIGINT ended it")
+        except subprocess.TimeoutExpired:
+            process.kill()
+            tally.fail("SIGINT ends with 130", "two SIGINT did not end it")
+
+
+def main():
+    only = sys.argv[1] if len(sys.argv) > 1 else ""
+    for name, test in list(globals().items()):
+        if name.startswith("test_") and re.search(only, name):
+            try:
+                test()
+            except Exception as error:
+                tally.fail(name, f"{type(error).__name__}: {error}")
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

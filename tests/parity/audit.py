@@ -1,0 +1,72 @@
+"""A rule that lets a loader drop a tensor has to match in some tested checkpoint: a rule that never does is either dead or
+untested, and may hide a tensor that matters.
+
+Runs `tern inspect --json` over every tiny checkpoint that the live comparison made (tests named parity.FAMILY, run
+before) and gathers its "drop_rules": [{"pattern", "matched"}]. It also wants a checkpoint with one tensor more than the
+architecture knows to be refused, and one with a tensor missing, naming the tensor.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle")]
+
+import cases  # noqa: E402
+import terncli  # noqa: E402
+from reference import Store  # noqa: E402
+from tally import Tally  # noqa: E402
+
+
+def refused(tally, folder, change, named):
+    """The checkpoint with one tensor more or less has to fail, by that tensor's name."""
+    import mlx.core as mx
+
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "model"
+        shutil.copytree(folder, copy)
+        for index in copy.glob("*.index.json"):
+            index.unlink()
+        weights = dict(mx.load(str(folder / "model.safetensors")))
+        change(weights)
+        mx.save_safetensors(str(copy / "model.safetensors"), weights, metadata={"format": "mlx"})
+        for args in (["inspect", copy], ["logits", copy, "--ids", "1,2", "--out", "/dev/null"]):
+            done = terncli.tern(*args)
+            tally.check(
+                f"{args[0]}: {named} is named",
+                done.status == 1 and named in done.error_line,
+                f"exit {done.status}: {done.error_line}",
+            )
+
+
+def main():
+    tally, rules = Tally(), {}
+    chosen = [c for c in cases.table() if "one-shot" in c.runs]
+    answers = Store(terncli.BUILD / "parity").collect(chosen)
+    folders = {c.name: a.folder for c in chosen if not isinstance(a := answers[c.name, c.numerics[0]], str)}
+    for case in chosen:
+        done = terncli.tern("inspect", folders[case.name], "--json")
+        if not tally.check(f"inspect {case.name}", done.status == 0, done.error_line):
+            continue
+        for rule in json.loads(done.out)["drop_rules"]:
+            key = case.arch, rule["pattern"]
+            rules[key] = rules.get(key, 0) + rule["matched"]
+    for (arch, pattern), matched in sorted(rules.items()):
+        tally.check(f"{arch}: drop rule {pattern}", matched > 0, "matches nothing in any tested checkpoint")
+    if not rules:
+        tally.fail("drop rules", "no checkpoint reported any")
+
+    import mlx.core as mx
+
+    extra, gone = "model.layers.0.self_attn.surprise.weight", "model.layers.1.mlp.up_proj.weight"
+    for name in ("llama/bf16", "gemma3_text/bf16"):
+        refused(tally, folders[name], lambda w: w.update({extra: mx.ones((4, 4))}), extra)
+        refused(tally, folders[name], lambda w: w.pop(gone), gone)
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
