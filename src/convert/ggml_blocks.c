@@ -13,7 +13,7 @@ static float half_at(const uint8_t *p)
   return f16_to_f32(h);
 }
 
-/* ---- integers of the affine types: one block each ---- */
+/* ---- the affine types: integers, then scales and biases, of one block ---- */
 
 /* 16 bytes hold values 0..15 in their low halves and 16..31 in their high ones. */
 static void nibbles(const uint8_t *qs, uint8_t *q)
@@ -32,64 +32,32 @@ static void fifth_bits(const uint8_t *qh, uint8_t *q)
     q[i] = (uint8_t)(q[i] | (high >> i & 1) << 4);
 }
 
-static void affine_q4_0(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q4_0(const uint8_t *b, uint8_t *q)
 {
-  *scale = half_at(b);
-  *bias = -8 * *scale;
   nibbles(b + 2, q);
 }
 
-static void affine_q4_1(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q4_1(const uint8_t *b, uint8_t *q)
 {
-  *scale = half_at(b);
-  *bias = half_at(b + 2);
   nibbles(b + 4, q);
 }
 
-static void affine_q5_0(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q5_0(const uint8_t *b, uint8_t *q)
 {
-  *scale = half_at(b);
-  *bias = -16 * *scale;
   nibbles(b + 6, q);
   fifth_bits(b + 2, q);
 }
 
-static void affine_q5_1(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q5_1(const uint8_t *b, uint8_t *q)
 {
-  *scale = half_at(b);
-  *bias = half_at(b + 2);
   nibbles(b + 8, q);
   fifth_bits(b + 4, q);
 }
 
-static void affine_q8_0(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q8_0(const uint8_t *b, uint8_t *q)
 {
-  *scale = half_at(b);
-  *bias = -128 * *scale;
   for (int i = 0; i < 32; i++)
     q[i] = b[2 + i] ^ 0x80; /* int8 + 128 */
-}
-
-/* 8 scales and 8 minima of 6 bits in 12 bytes. */
-static void k_scales(const uint8_t *b, uint8_t sc[8], uint8_t m[8])
-{
-  for (int j = 0; j < 4; j++) {
-    sc[j] = b[j] & 63;
-    m[j] = b[j + 4] & 63;
-    sc[j + 4] = (uint8_t)((b[j + 8] & 15) | b[j] >> 6 << 4);
-    m[j + 4] = (uint8_t)(b[j + 8] >> 4 | b[j + 4] >> 6 << 4);
-  }
-}
-
-static void k_affine(const uint8_t *b, float *scale, float *bias)
-{
-  float d = half_at(b), dmin = half_at(b + 2);
-  uint8_t sc[8], m[8];
-  k_scales(b + 4, sc, m);
-  for (int j = 0; j < 8; j++) {
-    scale[j] = d * sc[j];
-    bias[j] = -(dmin * m[j]);
-  }
 }
 
 /* 128 bytes, 64 values per 32 bytes: low halves first. */
@@ -102,30 +70,68 @@ static void k_nibbles(const uint8_t *qs, uint8_t *q)
     }
 }
 
-static void affine_q4_k(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q4_k(const uint8_t *b, uint8_t *q)
 {
-  k_affine(b, scale, bias);
   k_nibbles(b + 16, q);
 }
 
-static void affine_q5_k(const uint8_t *b, uint8_t *q, float *scale, float *bias)
+static void integers_q5_k(const uint8_t *b, uint8_t *q)
 {
-  k_affine(b, scale, bias);
   k_nibbles(b + 48, q);
   for (int j = 0; j < 8; j++)
     for (int i = 0; i < 32; i++)
       q[32 * j + i] = (uint8_t)(q[32 * j + i] | (b[16 + i] >> j & 1) << 4);
 }
 
-typedef void affine_fn(const uint8_t *block, uint8_t *q, float *scale, float *bias);
+static void scales_offset(const uint8_t *b, float offset, float *scale, float *bias)
+{
+  *scale = half_at(b);
+  *bias = offset * *scale;
+}
+
+static void scales_q4_0(const uint8_t *b, float *scale, float *bias)
+{
+  scales_offset(b, -8, scale, bias);
+}
+
+static void scales_q5_0(const uint8_t *b, float *scale, float *bias)
+{
+  scales_offset(b, -16, scale, bias);
+}
+
+static void scales_q8_0(const uint8_t *b, float *scale, float *bias)
+{
+  scales_offset(b, -128, scale, bias);
+}
+
+static void scales_min(const uint8_t *b, float *scale, float *bias)
+{
+  *scale = half_at(b);
+  *bias = half_at(b + 2);
+}
+
+/* 8 scales and 8 minima of 6 bits in 12 bytes. */
+static void scales_k(const uint8_t *b, float *scale, float *bias)
+{
+  float d = half_at(b), dmin = half_at(b + 2);
+  const uint8_t *p = b + 4;
+  for (int j = 0; j < 4; j++) {
+    scale[j] = d * (float)(p[j] & 63);
+    bias[j] = -(dmin * (float)(p[j + 4] & 63));
+    scale[j + 4] = d * (float)((p[j + 8] & 15) | p[j] >> 6 << 4);
+    bias[j + 4] = -(dmin * (float)(p[j + 8] >> 4 | p[j + 4] >> 6 << 4));
+  }
+}
 
 static const struct affine_type {
   uint32_t bits;
-  affine_fn *fn;
+  void (*integers)(const uint8_t *block, uint8_t *q);
+  void (*scales)(const uint8_t *block, float *scale, float *bias);
 } affine_types[GGML_TYPES] = {
-    [GGML_Q4_0] = {4, affine_q4_0}, [GGML_Q4_1] = {4, affine_q4_1}, [GGML_Q5_0] = {5, affine_q5_0},
-    [GGML_Q5_1] = {5, affine_q5_1}, [GGML_Q8_0] = {8, affine_q8_0}, [GGML_Q4_K] = {4, affine_q4_k},
-    [GGML_Q5_K] = {5, affine_q5_k},
+    [GGML_Q4_0] = {4, integers_q4_0, scales_q4_0}, [GGML_Q4_1] = {4, integers_q4_1, scales_min},
+    [GGML_Q5_0] = {5, integers_q5_0, scales_q5_0}, [GGML_Q5_1] = {5, integers_q5_1, scales_min},
+    [GGML_Q8_0] = {8, integers_q8_0, scales_q8_0}, [GGML_Q4_K] = {4, integers_q4_k, scales_k},
+    [GGML_Q5_K] = {5, integers_q5_k, scales_k},
 };
 
 uint32_t ggml_affine_bits(ggml_type type)
@@ -133,12 +139,19 @@ uint32_t ggml_affine_bits(ggml_type type)
   return affine_types[type].bits;
 }
 
-void ggml_affine_row(ggml_type type, const uint8_t *blocks, size_t k, uint8_t *q, float *scale, float *bias)
+void ggml_affine_integers(ggml_type type, const uint8_t *blocks, size_t k, uint8_t *q)
+{
+  const ggml_type_info *info = ggml_type_get(type);
+  for (size_t i = 0; i < k / info->block; i++)
+    affine_types[type].integers(blocks + i * info->bytes, q + i * info->block);
+}
+
+void ggml_affine_scales(ggml_type type, const uint8_t *blocks, size_t k, float *scale, float *bias)
 {
   const ggml_type_info *info = ggml_type_get(type);
   size_t groups = info->block / AFFINE_GROUP;
   for (size_t i = 0; i < k / info->block; i++)
-    affine_types[type].fn(blocks + i * info->bytes, q + i * info->block, scale + i * groups, bias + i * groups);
+    affine_types[type].scales(blocks + i * info->bytes, scale + i * groups, bias + i * groups);
 }
 
 /* ---- float32 values ---- */

@@ -23,8 +23,9 @@ enum { AFFINE_GROUP = 32 };
 /* Bits of the affine form, 0 where the type has none. */
 uint32_t ggml_affine_bits(ggml_type type);
 
-/* A row of k values (whole blocks): q[k], scale[k/32], bias[k/32]; q may be NULL. For types with ggml_affine_bits. */
-void ggml_affine_row(ggml_type type, const uint8_t *blocks, size_t k, uint8_t *q, float *scale, float *bias);
+/* A row of k values (whole blocks) of a type with ggml_affine_bits: its integers q[k]; its scale[k/32], bias[k/32]. */
+void ggml_affine_integers(ggml_type type, const uint8_t *blocks, size_t k, uint8_t *q);
+void ggml_affine_scales(ggml_type type, const uint8_t *blocks, size_t k, float *scale, float *bias);
 
 /* Whether ggml_dense_row knows the type. */
 bool ggml_has_dense(ggml_type type);

@@ -192,7 +192,7 @@ static tern_status scan_affine(const import_weights *w, const import_tensor *t, 
                                tern_error *err)
 {
   size_t groups = t->columns / AFFINE_GROUP;
-  ggml_affine_row(t->source->type, row, t->columns, w->q, w->scale, w->bias);
+  ggml_affine_scales(t->source->type, row, t->columns, w->scale, w->bias);
   for (size_t i = 0; i < groups; i++)
     if (!isfinite(w->scale[i]) || !isfinite(w->bias[i]))
       return err_set(err, TERN_E_FORMAT, "%s: tensor %.*s: a block scale is not finite", w->g->path,

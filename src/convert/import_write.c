@@ -58,9 +58,11 @@ static tern_status put_row(const job *j, const uint8_t *row, st_writer *out, ter
     memcpy(w->dense, sorted, t->columns * sizeof *sorted);
     return put_floats(w, out, w->dense, t->columns, err);
   }
-  ggml_affine_row(t->source->type, row, t->columns, w->q, w->scale, w->bias);
-  if (j->part != PART_WEIGHT)
+  if (j->part != PART_WEIGHT) {
+    ggml_affine_scales(t->source->type, row, t->columns, w->scale, w->bias);
     return put_floats(w, out, j->part == PART_SCALES ? w->scale : w->bias, t->columns / AFFINE_GROUP, err);
+  }
+  ggml_affine_integers(t->source->type, row, t->columns, w->q);
   affine_pack(w->q, t->columns, t->bits, w->packed);
   return st_put(out, w->packed, t->columns * t->bits / 8, err);
 }
