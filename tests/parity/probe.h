@@ -4,11 +4,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "engine/sample.h"
 #include "tern.h"
 
 TERN_API bool probe_apply(const char *name, const float *x, float *y, size_t n);
 TERN_API void probe_sigmoid(const float *x, const float *e, float *y, size_t n);
 TERN_API void probe_pow(const float *x, const float *y, float *z, size_t n);
+
+/* numbers: temp, top_p, min_p, xtc_probability, xtc_threshold, repetition, presence, frequency. counts:
+ * min_tokens_to_keep, top_k and the three contexts. NULL and a line in `error` where the options are refused. */
+TERN_API sampler *probe_sampler_open(const double *numbers, const int32_t *counts, const int32_t *xtc_special,
+                                     size_t n_xtc_special, const int32_t *bias_ids, const float *bias_values,
+                                     size_t n_bias, uint64_t seed, int vocab, int type, char *error, size_t error_size);
+TERN_API void probe_sampler_baseline(sampler *s);
+TERN_API int32_t probe_sampler_next(sampler *s, float *logits, const int32_t *history, size_t n_history, char *error,
+                                    size_t error_size);
+TERN_API void probe_sampler_close(sampler *s);
 
 #endif
