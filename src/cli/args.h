@@ -1,0 +1,158 @@
+/* args.h - the command line as data: every flag is a row of one table, every verb too.
+ *
+ * A row says where its value goes in struct cli_args, what it may be, which verbs take it and what help says of it.
+ * Parsing, `--help`, defaults and suggestions are loops over the rows. What is not in the table is a usage error.
+ */
+#ifndef TERN_CLI_ARGS_H
+#define TERN_CLI_ARGS_H
+
+#include "base/status.h"
+
+typedef enum cli_verb_id {
+  VERB_RUN,
+  VERB_CHAT,
+  VERB_LOGITS,
+  VERB_TOKENIZE,
+  VERB_DETOKENIZE,
+  VERB_RENDER,
+  VERB_INSPECT,
+  VERB_LS,
+  VERB_IMPORT,
+  VERB_BENCH,
+  VERB_PPL,
+  VERB_PARITY,
+  VERB_DOCTOR,
+  VERB_HELP,
+  VERB_VERSION,
+  VERB_COUNT
+} cli_verb_id;
+
+/* Values of choices, in the order of the table's lists. */
+typedef enum cli_split { CLI_SPLIT_CANONICAL, CLI_SPLIT_MLX, CLI_SPLIT_ONE } cli_split;
+
+/* A list of strings (borrowed from argv) or of numbers. */
+typedef struct cli_strings {
+  const char **items;
+  size_t n, capacity;
+} cli_strings;
+
+typedef struct cli_ints {
+  int *items; /* NULL: not given */
+  size_t n, capacity;
+} cli_ints;
+
+enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 96 };
+
+typedef struct cli_args {
+  cli_verb_id verb;
+  const char *words[CLI_MAX_WORDS]; /* what is no flag: MODEL, PROMPT, ... */
+  int n_words;
+  bool given[CLI_MAX_FLAGS]; /* by row */
+
+  bool help, verbose, json;
+  /* the model and how it runs */
+  const char *model;
+  int numerics, backend; /* tern_numerics, tern_backend */
+  int threads, context, prefill_step, max_kv_size;
+  bool mlock;
+  const char *simd;
+  /* the prompt */
+  const char *prompt, *prompt_file, *system;
+  bool raw, default_template;
+  const char *chat_template, *template_args;
+  /* sampling */
+  double temp, top_p, min_p, xtc_probability, xtc_threshold;
+  int top_k, min_tokens_to_keep;
+  double repetition_penalty, presence_penalty, frequency_penalty;
+  int repetition_context;
+  const char *logit_bias;
+  uint64_t seed;
+  /* the answer */
+  int max_tokens;
+  cli_strings stops, extra_eos;
+  bool ignore_eos, stats;
+  /* logits */
+  cli_ints ids, feed;
+  const char *ids_file, *out;
+  int steps, split;
+  bool all;
+  /* text */
+  bool no_special, pieces, skip_special, stream, as_ids;
+  const char *json_file, *template_file;
+  /* measuring */
+  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
+  int repeats;
+  const char *text_file, *against, *golden;
+  int sequence_length, num_samples;
+} cli_args;
+
+typedef struct cli_verb {
+  const char *name, *operands, *summary;
+  int max_words;
+  tern_status (*run)(const cli_args *a, tern_error *err);
+} cli_verb;
+
+/* By cli_verb_id. In main.c. */
+extern const cli_verb cli_verbs[VERB_COUNT];
+
+/* Reads argv[1..]. TERN_E_USAGE with one line; free with args_clear in any case. `--help` anywhere and `--version` in
+ * the verb's place are answered by verb and `help` alone. */
+tern_status args_parse(int argc, char **argv, cli_args *out, tern_error *err);
+void args_clear(cli_args *a);
+/* Whether the flag whose value stands at `offset` was on the command line. */
+bool args_given_at(const cli_args *a, size_t offset);
+#define ARGS_GIVEN(args, member) args_given_at(args, offsetof(cli_args, member))
+
+/* A whole decimal number in [lo, hi]. */
+bool args_read_int(const char *text, int64_t lo, int64_t hi, int64_t *out);
+/* "1,2,3", blanks allowed around numbers. `what` begins the message. */
+tern_status args_read_ints(const char *what, const char *text, int64_t lo, int64_t hi, cli_ints *out, tern_error *err);
+
+/* MODEL and the one operand after it, where --model may have taken MODEL's place. *text is NULL where absent. A model
+ * that is not named is NULL. */
+void args_model_and_text(const cli_args *a, const char **model, const char **text);
+/* The same where MODEL must be named. */
+tern_status args_need_model(const cli_args *a, const char **model, const char **text, tern_error *err);
+
+/* Help of one verb and of the whole, to stdout; see help.c. */
+void help_verb(cli_verb_id verb);
+void help_all(void);
+/* The verb called `name`; VERB_COUNT: none, *nearest (may be NULL) then gets the closest name. */
+cli_verb_id help_find_verb(const char *name, const char **nearest);
+
+/* ---- the table, for args.c and help.c ---- */
+
+typedef enum flag_kind {
+  FLAG_BOOL,    /* bool, takes no value */
+  FLAG_TRUTH,   /* bool; an argument that is True or False (any case, or T, F) is its value */
+  FLAG_STRING,  /* const char * */
+  FLAG_STRINGS, /* cli_strings, repeatable */
+  FLAG_INT,     /* int in [lo, hi] */
+  FLAG_SEED,    /* uint64_t */
+  FLAG_REAL,    /* double in [lo, hi] */
+  FLAG_CHOICE,  /* int: which of `choices` */
+  FLAG_WORD,    /* const char *: one of `choices` */
+  FLAG_INTS,    /* cli_ints, each in [lo, hi] */
+} flag_kind;
+
+typedef struct cli_flag {
+  const char *names; /* "--temp|-t": the first one is the flag's, the others are aliases */
+  flag_kind kind;
+  size_t offset;
+  uint32_t verbs; /* bits by cli_verb_id */
+  double lo, hi;
+  double fallback;     /* of numbers */
+  const char *choices; /* "exact|native" */
+  const char *value;   /* what help calls the value */
+  const char *help;
+} cli_flag;
+
+extern const cli_flag cli_flags[];
+extern const size_t cli_n_flags;
+
+/* Damerau-Levenshtein distance. */
+size_t help_distance(const char *a, const char *b);
+/* The nearest name among the verb's flags. */
+const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length, char out[64]);
+
+#endif

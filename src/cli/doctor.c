@@ -1,0 +1,118 @@
+/* doctor.c - what this machine offers, what the build uses of it, and what is missing. */
+#include "base/threads.h"
+#include "cli/machine.h"
+#include "cli/out.h"
+#include "cli/use.h"
+#include "cli/verbs.h"
+
+typedef struct feature {
+  const char *name;
+  bool there;
+} feature;
+
+enum { MOST_FEATURES = 12 };
+
+/* SIMD features that kernels could use. */
+static int cpu_features(feature out[MOST_FEATURES])
+{
+#if defined(__x86_64__)
+#define FEATURE(name) {name, __builtin_cpu_supports(name) != 0}
+  feature all[] = {FEATURE("avx2"),     FEATURE("fma"),        FEATURE("avx512f"),   FEATURE("avx512bw"),
+                   FEATURE("avx512vl"), FEATURE("avx512vnni"), FEATURE("avx512bf16")};
+  int n = sizeof all / sizeof *all;
+  for (int i = 0; i < n; i++)
+    out[i] = all[i];
+  return n;
+#else
+  (void)out;
+  return 0;
+#endif
+}
+
+typedef struct findings {
+  char cpu[128];
+  feature features[MOST_FEATURES];
+  int n_features, cores, gpus;
+  double memory_gb, available_gb, bandwidth;
+  cli_env env;
+  size_t models;
+  const char *missing[4];
+  int n_missing;
+} findings;
+
+static tern_status look(const cli_args *a, findings *f, tern_error *err)
+{
+  model_list list;
+  machine_cpu_name(f->cpu, sizeof f->cpu);
+  f->n_features = cpu_features(f->features);
+  f->cores = cores_available();
+  f->gpus = machine_gpus();
+  f->memory_gb = (double)machine_memory() / 1e9;
+  f->available_gb = (double)machine_memory_available() / 1e9;
+  TRY(env_read(&f->env, err));
+  TRY(models_find(&f->env, &list, err));
+  f->models = list.n;
+  models_free(&list);
+  if (f->gpus)
+    f->missing[f->n_missing++] = "cuda: this build runs on the CPU alone, the GPUs stay idle";
+  if (ops_simd_best() == SIMD_BASELINE)
+    f->missing[f->n_missing++] = "avx2: without it kernels run in plain C";
+  if (f->models == 0)
+    f->missing[f->n_missing++] =
+        "models: none in the Hugging Face cache or under TERN_HOME (name a directory or a .gguf file)";
+  return machine_bandwidth(a->threads ? a->threads : f->env.threads, &f->bandwidth, err);
+}
+
+static void print_json(const findings *f)
+{
+  json_t *features = json_object(), *levels = json_array(), *missing = json_array();
+  for (int i = 0; i < f->n_features; i++)
+    json_object_set_new(features, f->features[i].name, json_boolean(f->features[i].there));
+  for (int i = 0; i < SIMD_LEVELS; i++)
+    if (ops_cpu((ops_simd)i))
+      json_array_append_new(levels, json_string(ops_simd_name((ops_simd)i)));
+  for (int i = 0; i < f->n_missing; i++)
+    json_array_append_new(missing, json_string(f->missing[i]));
+  out_json(json_pack("{ss ss si so so ss sf sf sf si s[ss] ss? ss? sI so}", "version", tern_version(), "cpu", f->cpu,
+                     "cores", f->cores, "features", features, "simd_usable", levels, "simd",
+                     ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
+                     "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus, "backends", "ref", "cpu", "tern_home",
+                     f->env.tern_home, "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "missing",
+                     missing));
+}
+
+static void print_text(const findings *f)
+{
+  out_printf("version    tern %s\ncpu        %s\ncores      %d\nsimd       machine:", tern_version(),
+             *f->cpu ? f->cpu : "unknown", f->cores);
+  for (int i = 0; i < f->n_features; i++)
+    if (f->features[i].there)
+      out_printf(" %s", f->features[i].name);
+  out_printf("; usable:");
+  for (int i = 0; i < SIMD_LEVELS; i++)
+    if (ops_cpu((ops_simd)i))
+      out_printf(" %s", ops_simd_name((ops_simd)i));
+  out_printf("; in use: %s\n", ops_simd_name(ops_simd_best()));
+  out_printf("memory     %.1f GB, %.1f GB available, %.1f GB/s read\n", f->memory_gb, f->available_gb, f->bandwidth);
+  out_printf("gpus       %d; this build has no backend for them\nbackends   ref, cpu\n", f->gpus);
+  out_printf("models     %zu in %s and %s\n", f->models, f->env.hub_cache ? f->env.hub_cache : "(no hub cache)",
+             f->env.tern_home ? f->env.tern_home : "(no TERN_HOME)");
+  for (int i = 0; i < f->n_missing; i++)
+    out_printf("missing    %s\n", f->missing[i]);
+  if (!f->n_missing)
+    out_printf("missing    nothing\n");
+}
+
+tern_status verb_doctor(const cli_args *a, tern_error *err)
+{
+  findings f = {0};
+  tern_status status = look(a, &f, err);
+  if (status == TERN_OK) {
+    if (a->json)
+      print_json(&f);
+    else
+      print_text(&f);
+  }
+  env_clear(&f.env);
+  return status;
+}

@@ -1,0 +1,19 @@
+/* env.h - the environment, read once, here and nowhere else. */
+#ifndef TERN_CLI_ENV_H
+#define TERN_CLI_ENV_H
+
+#include "base/status.h"
+
+typedef struct cli_env {
+  char *tern_home; /* TERN_HOME, else ~/.cache/tern */
+  char *hub_cache; /* HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub */
+  int threads;     /* TERN_THREADS; 0: not set */
+} cli_env;
+
+/* TERN_E_USAGE where TERN_THREADS is no number from 1 to 1024. The strings may be NULL where there is no home. */
+tern_status env_read(cli_env *out, tern_error *err);
+void env_clear(cli_env *e);
+/* NO_COLOR is set and not empty. */
+bool env_no_color(void);
+
+#endif

@@ -1,0 +1,131 @@
+/* flags.c - the table of flags. Names, defaults and meanings are docs/cli.md's; where mlx_lm spells a flag otherwise,
+ * its spelling is an alias. A flag of something that this build cannot do has no row. */
+#include <limits.h>
+#include <stddef.h>
+
+#include "cli/args.h"
+
+#define V(verb) (1u << VERB_##verb)
+#define AT(member) offsetof(cli_args, member)
+
+enum {
+  ANY = (1u << VERB_COUNT) - 1,
+  ANSWERS = V(RUN) | V(CHAT),
+  LOADS = ANSWERS | V(LOGITS) | V(BENCH) | V(PPL) | V(PARITY), /* verbs that run a network */
+  /* The common flags are taken by every verb that names a model, also where they have nothing to decide. */
+  MODELS = LOADS | V(TOKENIZE) | V(DETOKENIZE) | V(RENDER) | V(INSPECT),
+  JSONS = V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(TOKENIZE),
+};
+
+/* What a table cell cannot hold: the largest counts that are taken at face value. */
+enum { MOST_THREADS = 1024, MOST_TOKENS = 1 << 30, MOST_IDS = INT_MAX, MOST_REPEATS = 1000000 };
+
+#define FLAG(names, kind, member, verbs, value, help)                                                                  \
+  {                                                                                                                    \
+    names, kind, AT(member), verbs, 0, 0, 0, NULL, value, help                                                         \
+  }
+#define NUMBER(names, kind, member, verbs, lo, hi, fallback, value, help)                                              \
+  {                                                                                                                    \
+    names, kind, AT(member), verbs, lo, hi, fallback, NULL, value, help                                                \
+  }
+#define CHOICE(names, kind, member, verbs, choices, value, help)                                                       \
+  {                                                                                                                    \
+    names, kind, AT(member), verbs, 0, 0, 0, choices, value, help                                                      \
+  }
+
+const cli_flag cli_flags[] = {
+    /* prompt */
+    FLAG("--prompt|-p", FLAG_STRING, prompt, V(RUN), "TEXT", "the prompt, instead of the operand; - reads stdin"),
+    FLAG("--file", FLAG_STRING, prompt_file, V(RUN), "PATH", "the prompt from a file"),
+    FLAG("--system|--system-prompt", FLAG_STRING, system, ANSWERS, "TEXT", "the system message"),
+    FLAG("--raw|--ignore-chat-template", FLAG_BOOL, raw, V(RUN), NULL,
+         "the prompt as it is, without the chat template"),
+    FLAG("--chat-template", FLAG_STRING, chat_template, ANSWERS, "TEXT|PATH",
+         "a Jinja template, or a file that holds one, instead of the model's"),
+    FLAG("--use-default-chat-template", FLAG_BOOL, default_template, ANSWERS, NULL,
+         "ChatML where the model has no template"),
+    FLAG("--chat-template-args|--chat-template-config", FLAG_STRING, template_args, ANSWERS, "JSON",
+         "an object of variables for the template"),
+    /* answer */
+    NUMBER("--max-tokens|-m", FLAG_INT, max_tokens, V(RUN), -1, MOST_TOKENS, 100, "N",
+           "tokens to generate at most; -1: until the context is full"),
+    NUMBER("--max-tokens|-m", FLAG_INT, max_tokens, V(CHAT), -1, MOST_TOKENS, 256, "N",
+           "tokens of an answer at most; -1: until the context is full"),
+    FLAG("--stop", FLAG_STRINGS, stops, ANSWERS, "TEXT", "ends the answer before this text; repeatable"),
+    FLAG("--ignore-eos", FLAG_BOOL, ignore_eos, ANSWERS, NULL, "the model's own stop tokens do not stop"),
+    FLAG("--extra-eos-token", FLAG_STRINGS, extra_eos, ANSWERS, "TOKEN", "a token that stops too; repeatable"),
+    FLAG("--stats", FLAG_BOOL, stats, ANSWERS, NULL, "speed, memory and seed on stderr, after each answer"),
+    /* sampling */
+    NUMBER("--temp", FLAG_REAL, temp, ANSWERS, 0, 1e6, 0, "X", "temperature; 0: always the most likely token"),
+    NUMBER("--top-p", FLAG_REAL, top_p, ANSWERS, 0, 1, 1, "X", "the most likely tokens that make up this share"),
+    NUMBER("--top-k", FLAG_INT, top_k, ANSWERS, 0, MOST_IDS, 0, "N", "the N most likely tokens; 0: off"),
+    NUMBER("--min-p", FLAG_REAL, min_p, ANSWERS, 0, 1, 0, "X", "tokens at least X times as likely as the likeliest"),
+    NUMBER("--min-tokens-to-keep", FLAG_INT, min_tokens_to_keep, ANSWERS, 1, MOST_IDS, 1, "N", "that --min-p leaves"),
+    NUMBER("--xtc-probability", FLAG_REAL, xtc_probability, ANSWERS, 0, 1, 0, "X",
+           "how often XTC cuts the top choices"),
+    NUMBER("--xtc-threshold", FLAG_REAL, xtc_threshold, ANSWERS, 0, 0.5, 0, "X", "probability that XTC cuts above"),
+    FLAG("--logit-bias", FLAG_STRING, logit_bias, ANSWERS, "JSON",
+         "{\"ID\": X, …}, added to the logits of these tokens"),
+    NUMBER("--repetition-penalty", FLAG_REAL, repetition_penalty, ANSWERS, 0, 1e6, 0, "X", "factor; 0: off"),
+    NUMBER("--repetition-context-size", FLAG_INT, repetition_context, ANSWERS, 1, MOST_IDS, 20, "N",
+           "tokens that the repetition penalty looks back on"),
+    NUMBER("--presence-penalty", FLAG_REAL, presence_penalty, ANSWERS, -1e6, 1e6, 0, "X", "once per token; 0: off"),
+    NUMBER("--frequency-penalty", FLAG_REAL, frequency_penalty, ANSWERS, -1e6, 1e6, 0, "X",
+           "per occurrence of a token; 0: off"),
+    NUMBER("--seed", FLAG_SEED, seed, MODELS, 0, 0, 0, "N",
+           "of the random draws; drawn where absent (--stats, --json show it)"),
+    /* logits */
+    NUMBER("--ids", FLAG_INTS, ids, V(LOGITS), 0, MOST_IDS, 0, "1,2,3", "the prompt as token ids"),
+    FLAG("--ids-file", FLAG_STRING, ids_file, V(LOGITS), "PATH",
+         "the prompt's ids from a file: numbers or a JSON array"),
+    NUMBER("--steps", FLAG_INT, steps, V(LOGITS), 0, MOST_TOKENS, 0, "N", "greedy decode steps after the prompt"),
+    NUMBER("--feed", FLAG_INTS, feed, V(LOGITS), 0, MOST_IDS, 0, "4,5,6", "steps through these ids instead"),
+    FLAG("--all", FLAG_BOOL, all, V(LOGITS), NULL, "a row for every prompt position, not the last alone"),
+    CHOICE("--split", FLAG_CHOICE, split, V(LOGITS), "canonical|mlx|one", "HOW",
+           "canonical: piece size changes no bit; mlx: the reference's pieces; one: one forward"),
+    FLAG("--out", FLAG_STRING, out, V(LOGITS), "FILE", "the rows, little-endian float32 [rows, vocab]"),
+    /* text */
+    FLAG("--no-special", FLAG_BOOL, no_special, V(TOKENIZE), NULL, "without the tokenizer's own BOS and EOS"),
+    FLAG("--pieces", FLAG_BOOL, pieces, V(TOKENIZE), NULL,
+         "a line per token: id, piece and text, both as JSON strings"),
+    FLAG("--skip-special", FLAG_BOOL, skip_special, V(DETOKENIZE), NULL, "leaves special tokens out"),
+    FLAG("--stream", FLAG_BOOL, stream, V(DETOKENIZE), NULL, "a JSON array of the pieces that a stream would send"),
+    FLAG("--json", FLAG_STRING, json_file, V(RENDER), "FILE",
+         "{\"messages\", \"tools\", \"add_generation_prompt\", \"kwargs\", \"now\"}; - reads stdin"),
+    FLAG("--template", FLAG_STRING, template_file, V(RENDER), "FILE", "a Jinja template instead of the model's"),
+    FLAG("--ids", FLAG_BOOL, as_ids, V(RENDER), NULL, "the token ids of the prompt instead of its text"),
+    /* measuring */
+    NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N,…", "prompt sizes; 0: none [512]"),
+    NUMBER("-n|--decodes", FLAG_INTS, bench_decodes, V(BENCH), 0, MOST_TOKENS, 0, "N,…",
+           "decode counts; 0: none [128]"),
+    NUMBER("-b|--batches", FLAG_INTS, bench_batches, V(BENCH), 1, 64, 0, "N,…", "batch sizes [1]"),
+    NUMBER("-d|--depths", FLAG_INTS, bench_depths, V(BENCH), 0, MOST_TOKENS, 0, "N,…", "context depths [0]"),
+    NUMBER("-r|--repeats", FLAG_INT, repeats, V(BENCH), 1, MOST_REPEATS, 3, "N", "repeats of each measurement"),
+    FLAG("--text", FLAG_STRING, text_file, V(PPL), "FILE", "UTF-8 text to measure on"),
+    CHOICE("--against", FLAG_WORD, against, V(PPL), "exact", "MODE",
+           "compares the chosen numerics with this one: KL divergence, top-1 agreement"),
+    NUMBER("--sequence-length", FLAG_INT, sequence_length, V(PPL), 2, MOST_TOKENS, 512, "N", "tokens of a sequence"),
+    NUMBER("--num-samples", FLAG_INT, num_samples, V(PPL), -1, MOST_TOKENS, 256, "N", "sequences at most; -1: all"),
+    FLAG("--golden", FLAG_STRING, golden, V(PARITY), "DIR", "the goldens to replay"),
+    /* how the model runs */
+    FLAG("--model", FLAG_STRING, model, MODELS, "MODEL", "the model, instead of the operand"),
+    CHOICE("--numerics", FLAG_CHOICE, numerics, MODELS, "exact|native", "MODE",
+           "exact: float32; native: the checkpoint's own type (slow)"),
+    CHOICE("--backend", FLAG_CHOICE, backend, MODELS, "auto|ref|cpu", "NAME", "what computes"),
+    CHOICE("--simd", FLAG_WORD, simd, MODELS, "baseline|avx2|avx512", "LEVEL", "no higher SIMD level; changes no bit"),
+    NUMBER("--threads", FLAG_INT, threads, MODELS | V(DOCTOR), 1, MOST_THREADS, 0, "N",
+           "threads; one per core where absent"),
+    NUMBER("--ctx", FLAG_INT, context, MODELS, 1, MOST_TOKENS, 0, "N", "positions; the model's where absent"),
+    NUMBER("--prefill-step-size", FLAG_INT, prefill_step, MODELS & ~V(PARITY), 1, MOST_TOKENS, 2048, "N",
+           "tokens in a piece of a prompt at most"),
+    NUMBER("--max-kv-size", FLAG_INT, max_kv_size, MODELS & ~V(PARITY), 1, MOST_TOKENS, 0, "N",
+           "keys that layers without a window keep at most"),
+    FLAG("--mlock", FLAG_BOOL, mlock, MODELS, NULL, "locks the weights in memory"),
+    /* output */
+    FLAG("--json", FLAG_BOOL, json, JSONS, NULL, "one JSON document"),
+    FLAG("--verbose|-v", FLAG_TRUTH, verbose, ANY, NULL, "tells more on stderr"),
+    FLAG("--help|-h", FLAG_BOOL, help, ANY, NULL, "this text"),
+};
+const size_t cli_n_flags = sizeof cli_flags / sizeof *cli_flags;
+
+_Static_assert(sizeof cli_flags / sizeof *cli_flags <= CLI_MAX_FLAGS, "cli_args.given is too small");

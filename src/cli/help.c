@@ -1,0 +1,142 @@
+/* help.c - help texts made from the tables, and the nearest name for what was misspelt. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/args.h"
+#include "cli/out.h"
+
+enum { NAME_MAX_COMPARED = 64, HELP_COLUMN = 34 };
+
+/* ---- nearest names ---- */
+
+static size_t least(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
+/* The optimal string alignment distance over the first 64 bytes: three rows of the table are enough. */
+size_t help_distance(const char *a, const char *b)
+{
+  size_t rows[3][NAME_MAX_COMPARED + 1];
+  size_t n = strnlen(a, NAME_MAX_COMPARED), m = strnlen(b, NAME_MAX_COMPARED);
+  for (size_t j = 0; j <= m; j++)
+    rows[0][j] = j;
+  for (size_t i = 1; i <= n; i++) {
+    size_t *row = rows[i % 3], *up = rows[(i + 2) % 3], *upper = rows[(i + 1) % 3];
+    row[0] = i;
+    for (size_t j = 1; j <= m; j++) {
+      row[j] = least(least(up[j], row[j - 1]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = least(row[j], upper[j - 2] + 1);
+    }
+  }
+  return rows[n % 3][m];
+}
+
+const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length, char out[64])
+{
+  char asked[64];
+  size_t best = (size_t)-1;
+  snprintf(asked, sizeof asked, "%.*s", (int)length, name);
+  strcpy(out, "--help");
+  for (size_t i = 0; i < cli_n_flags; i++) {
+    if (!(cli_flags[i].verbs >> verb & 1))
+      continue;
+    for (const char *at = cli_flags[i].names; at; at = strchr(at, '|')) {
+      char one[64];
+      at += *at == '|';
+      snprintf(one, sizeof one, "%.*s", (int)strcspn(at, "|"), at);
+      size_t distance = help_distance(asked, one);
+      if (distance < best) {
+        best = distance;
+        memcpy(out, one, sizeof one);
+      }
+    }
+  }
+  return out;
+}
+
+cli_verb_id help_find_verb(const char *name, const char **nearest)
+{
+  size_t best = (size_t)-1;
+  for (int i = 0; i < VERB_COUNT; i++) {
+    if (!cli_verbs[i].name)
+      continue;
+    if (!strcmp(cli_verbs[i].name, name))
+      return (cli_verb_id)i;
+    size_t distance = help_distance(name, cli_verbs[i].name);
+    if (nearest && distance < best) {
+      best = distance;
+      *nearest = cli_verbs[i].name;
+    }
+  }
+  return VERB_COUNT;
+}
+
+/* ---- texts ---- */
+
+/* "--temp, -t X" into out. */
+static void left_column(const cli_flag *f, char out[128])
+{
+  char *to = out, *end = out + 127;
+  for (const char *at = f->names; *at && to < end - 2; at++) {
+    if (*at != '|') {
+      *to++ = *at;
+      continue;
+    }
+    *to++ = ',';
+    *to++ = ' ';
+  }
+  *to = 0;
+  if (f->value)
+    snprintf(to, (size_t)(end - to), " %s", f->value);
+  else if (f->choices)
+    snprintf(to, (size_t)(end - to), " %s", f->choices);
+}
+
+static void print_flag(const cli_flag *f)
+{
+  char left[128];
+  left_column(f, left);
+  out_printf("  %-*s", HELP_COLUMN, left);
+  if (strlen(left) >= HELP_COLUMN)
+    out_printf("\n  %-*s", HELP_COLUMN, "");
+  out_printf(" %s", f->help);
+  if (f->choices) {
+    out_write(" (", 2);
+    for (const char *at = f->choices; *at; at++)
+      out_write(*at == '|' ? ", " : at, *at == '|' ? 2 : 1);
+    out_write(")", 1);
+  }
+  if ((f->kind == FLAG_INT || f->kind == FLAG_REAL) && (f->fallback != 0 || f->lo < 0 || f->kind == FLAG_REAL))
+    out_printf(" [%.15g]", f->fallback);
+  out_printf("\n");
+}
+
+void help_verb(cli_verb_id verb)
+{
+  const cli_verb *v = &cli_verbs[verb];
+  out_printf("tern %s%s%s [flags]\n\n%s\n\n", v->name, *v->operands ? " " : "", v->operands, v->summary);
+  for (size_t i = 0; i < cli_n_flags; i++)
+    if (cli_flags[i].verbs >> verb & 1)
+      print_flag(&cli_flags[i]);
+  if (verb == VERB_RUN || verb == VERB_CHAT)
+    out_printf("\nWithout MODEL the one model that is there is taken (tern ls).\n");
+}
+
+void help_all(void)
+{
+  out_printf("tern VERB [MODEL] [flags]\n\n"
+             "Runs MLX-format checkpoints with the numbers of mlx-lm. MODEL is a directory, a .gguf file, a repo id\n"
+             "(org/name[@revision]) found in the Hugging Face cache or under TERN_HOME, or a unique part of one.\n\n");
+  for (int i = 0; i < VERB_COUNT; i++) {
+    char left[64];
+    if (!cli_verbs[i].name)
+      continue;
+    snprintf(left, sizeof left, "%s %s", cli_verbs[i].name, cli_verbs[i].operands);
+    out_printf("  %-*s %s\n", HELP_COLUMN, left, cli_verbs[i].summary);
+  }
+  out_printf(
+      "\ntern help VERB tells the flags of a verb. Exit status: 0; 1: bad input; 2: bad usage; 130: interrupted.\n"
+      "Environment: HF_HOME, HF_HUB_CACHE, HF_TOKEN, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.\n");
+}

@@ -1,0 +1,195 @@
+/* inspect.c - what a checkpoint is, from its headers: profile, normalised config, quantisation, tensors, audit, memory.
+ *
+ * No tensor data is read, but for norms and biases, which binding widens. Layouts that a backend prepares when a model
+ * is opened in earnest are not made, so not counted.
+ */
+
+#include "base/mem.h"
+#include "cli/describe.h"
+#include "cli/out.h"
+#include "cli/use.h"
+#include "cli/verbs.h"
+
+enum { CONTEXT_UNDECLARED = 4096, LARGEST_PIECE = 512 };
+
+typedef struct memory_need {
+  int context;
+  size_t weights, owned, kv_token, kv, scratch;
+} memory_need;
+
+static memory_need memory_of(const cli_args *a, const model *m)
+{
+  int declared = m->config.max_positions ? m->config.max_positions : CONTEXT_UNDECLARED;
+  int piece = a->prefill_step < LARGEST_PIECE ? a->prefill_step : LARGEST_PIECE;
+  memory_need need = {
+      .context = a->context ? a->context : declared,
+      .weights = ckpt_bytes(m->ckpt),
+      .owned = m->weights.owned_bytes,
+      .scratch = plan_bytes_per_token(&m->config) * (size_t)piece,
+  };
+  need.kv = kv_store_estimate(m->store, need.context, piece);
+  for (int i = 0; i < m->plan.n_slots; i++)
+    need.kv_token += sizeof(float) * (size_t)m->plan.slots[i].kv_heads *
+                     (size_t)(m->plan.slots[i].key_dim + m->plan.slots[i].value_dim);
+  return need;
+}
+
+/* ---- JSON ---- */
+
+static json_t *config_json(const model_config *c)
+{
+  json_t *scaling = c->rope_scaling ? json_deep_copy(c->rope_scaling) : json_null();
+  json_t *sliding = json_array();
+  for (int i = 0; i < c->layers; i++)
+    json_array_append_new(sliding, json_string(c->sliding[i] ? "sliding_attention" : "full_attention"));
+  return json_pack("{ss si si si si si si si si sf sf sf so sb sb sb sb sf si so}", "architecture", c->arch->name,
+                   "width", c->width, "layers", c->layers, "heads", c->heads, "kv_heads", c->kv_heads, "head_dim",
+                   c->head_dim, "ffn", c->ffn, "vocab", c->vocab, "max_positions", c->max_positions, "norm_eps",
+                   c->norm_eps, "rope_theta", c->rope_theta, "rope_local_theta", c->rope_local_theta, "rope_scaling",
+                   scaling, "rope_traditional", (int)c->rope_traditional, "attention_bias", (int)c->attention_bias,
+                   "mlp_bias", (int)c->mlp_bias, "tied", (int)c->tied, "attention_scale", model_config_scale(c),
+                   "sliding_window", c->sliding_window, "layer_types", sliding);
+}
+
+static json_t *quantisation_json(const model *m)
+{
+  if (!quant_present(m->quant))
+    return json_null();
+  quant_params p = quant_globals(m->quant);
+  return json_pack("{ss si si ss}", "mode", quant_mode_name(p.mode), "bits", p.bits, "group_size", p.group_size,
+                   "source", quant_source(m->quant));
+}
+
+static json_t *tensors_json(const model *m)
+{
+  json_t *all = json_array();
+  for (size_t i = 0; i < ckpt_count(m->ckpt); i++) {
+    const st_tensor *t = ckpt_at(m->ckpt, i);
+    json_t *shape = json_array();
+    for (int d = 0; d < t->rank; d++)
+      json_array_append_new(shape, json_integer(t->shape[d]));
+    json_array_append_new(all, json_pack("{ss ss so sI ss ss}", "name", t->name, "dtype", st_dtype_name(t->dtype),
+                                         "shape", shape, "bytes", (json_int_t)t->bytes, "file", ckpt_file(m->ckpt, t),
+                                         "use", ckpt_marked(m->ckpt, t) ? "bound" : "dropped"));
+  }
+  return all;
+}
+
+static json_t *drop_rules_json(const model *m)
+{
+  json_t *rules = json_array();
+  for (int i = 0; i < ARCH_MAX_DROPS && m->config.arch->drops[i].pattern; i++)
+    json_array_append_new(rules, json_pack("{ss sI}", "pattern", m->config.arch->drops[i].pattern, "matched",
+                                           (json_int_t)m->weights.drop_matches[i]));
+  return rules;
+}
+
+static size_t count_bound(const model *m)
+{
+  size_t bound = 0;
+  for (size_t i = 0; i < ckpt_count(m->ckpt); i++)
+    bound += ckpt_marked(m->ckpt, ckpt_at(m->ckpt, i));
+  return bound;
+}
+
+static json_t *unread_json(const model *m)
+{
+  json_t *keys = json_array();
+  size_t cursor = 0;
+  for (const char *key; (key = cfg_unread(m->cfg, CFG_ROOT, &cursor));)
+    json_array_append_new(keys, json_string(key));
+  return keys;
+}
+
+static void print_json(const model *m, const char *dir, const memory_need *need)
+{
+  size_t total = ckpt_count(m->ckpt), bound = count_bound(m);
+  json_t *memory = json_pack("{sI sI sI si sI sI sI}", "weights", (json_int_t)need->weights, "owned",
+                             (json_int_t)need->owned, "kv_per_token", (json_int_t)need->kv_token, "context",
+                             need->context, "kv", (json_int_t)need->kv, "scratch", (json_int_t)need->scratch, "total",
+                             (json_int_t)(need->weights + need->owned + need->kv + need->scratch));
+  json_t *audit = json_pack("{ss sI sI sI}", "result", "complete", "tensors", (json_int_t)total, "bound",
+                            (json_int_t)bound, "dropped", (json_int_t)(total - bound));
+  out_json(json_pack("{ss ss ss ss ss ss ss ss ss so so so so so so so}", "path", dir, "model_type",
+                     cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics), "profile", m->profile.id,
+                     "tier", profile_tier_name(m->profile.tier), "fidelity", m->profile.fidelity, "claim",
+                     m->profile.claim, "oracle", m->profile.oracle, "backend", m->cx.backend->name, "config",
+                     config_json(&m->config), "quantisation", quantisation_json(m), "audit", audit, "drop_rules",
+                     drop_rules_json(m), "unread_keys", unread_json(m), "memory", memory, "tensors", tensors_json(m)));
+}
+
+/* ---- text ---- */
+
+static void print_memory(const memory_need *n)
+{
+  char w[32], o[32], t[32], kv[32], s[32], all[32];
+  out_printf(
+      "memory        weights mapped %s, owned %s; keys and values %s a token, %s for a context of %d; scratch %s; "
+      "together %s\n",
+      describe_bytes((double)n->weights, w), describe_bytes((double)n->owned, o),
+      describe_bytes((double)n->kv_token, t), describe_bytes((double)n->kv, kv), n->context,
+      describe_bytes((double)n->scratch, s),
+      describe_bytes((double)n->weights + (double)n->owned + (double)n->kv + (double)n->scratch, all));
+}
+
+static void print_config(const model_config *c)
+{
+  int sliding = 0;
+  for (int i = 0; i < c->layers; i++)
+    sliding += c->sliding[i];
+  out_printf("config        %d layers, width %d, %d heads of %d, %d key/value heads, ffn %d, vocab %d, context %d\n",
+             c->layers, c->width, c->heads, c->head_dim, c->kv_heads, c->ffn, c->vocab, c->max_positions);
+  out_printf("              rope base %.15g, norm eps %.15g, embeddings %s", c->rope_theta, c->norm_eps,
+             c->tied ? "tied" : "not tied");
+  if (sliding)
+    out_printf(", window %d in %d of %d layers", c->sliding_window, sliding, c->layers);
+  out_write("\n", 1);
+}
+
+static void print_text(const model *m, const char *dir, const memory_need *need)
+{
+  char quantisation[64], shape[160];
+  size_t total = ckpt_count(m->ckpt), bound = count_bound(m), cursor = 0;
+  out_printf("path          %s\nmodel type    %s\nprofile       %s (tier %s)\nfidelity      %s: %s\noracle        %s\n",
+             dir, cfg_model_type(m->cfg), m->profile.id, profile_tier_name(m->profile.tier), m->profile.fidelity,
+             m->profile.claim, m->profile.oracle);
+  print_config(&m->config);
+  out_printf("quantisation  %s\n", describe_quantisation(m->cfg, m->quant, quantisation));
+  out_printf("audit         complete: %zu tensors, %zu bound, %zu dropped by rule\n", total, bound, total - bound);
+  for (int i = 0; i < ARCH_MAX_DROPS && m->config.arch->drops[i].pattern; i++)
+    out_printf("drop rule     %s: %zu matched\n", m->config.arch->drops[i].pattern, m->weights.drop_matches[i]);
+  out_printf("unread keys  ");
+  for (const char *key; (key = cfg_unread(m->cfg, CFG_ROOT, &cursor));)
+    out_printf(" %s", key);
+  out_write("\n", 1);
+  print_memory(need);
+  out_printf("\n%-56s %-22s %12s\n", "tensor", "type", "bytes");
+  for (size_t i = 0; i < total && out_ok(); i++) {
+    const st_tensor *t = ckpt_at(m->ckpt, i);
+    out_printf("%-56s %-22s %12zu%s\n", t->name, st_describe(t, shape, sizeof shape), t->bytes,
+               ckpt_marked(m->ckpt, t) ? "" : "  dropped");
+  }
+}
+
+tern_status verb_inspect(const cli_args *a, tern_error *err)
+{
+  const char *name;
+  char *dir = NULL;
+  model *m = NULL;
+  tern_model_options options;
+  TRY(args_need_model(a, &name, NULL, err));
+  TRY(use_options(a, &options, err));
+  options.mlock = false; /* nothing stays open */
+  TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
+  tern_status status = model_open(dir, &options, true, &m, err);
+  if (status == TERN_OK) {
+    memory_need need = memory_of(a, m);
+    if (a->json)
+      print_json(m, dir, &need);
+    else
+      print_text(m, dir, &need);
+    model_close(m);
+  }
+  mem_free(dir);
+  return status;
+}

@@ -1,0 +1,106 @@
+/* ls.c - the models that are found. Looks at config files and sizes alone: what cannot be run is listed with the
+ * reason. */
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cli/describe.h"
+#include "cli/machine.h"
+#include "cli/models.h"
+#include "cli/out.h"
+#include "cli/verbs.h"
+#include "model/profile.h"
+
+typedef struct listing {
+  char type[64], quantisation[64];
+  const char *tier, *fidelity; /* "-": cannot be run */
+  double bytes;
+  bool fits;
+  tern_error why; /* where it cannot be run */
+} listing;
+
+/* Bytes of DIR/.safetensors files. */
+static double weight_bytes(const char *path)
+{
+  double bytes = 0;
+  DIR *dir = opendir(path);
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    const char *end = strrchr(e->d_name, '.');
+    struct stat st;
+    if (end && !strcmp(end, ".safetensors") && fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
+      bytes += (double)st.st_size;
+  }
+  if (dir)
+    closedir(dir);
+  return bytes;
+}
+
+static tern_status look(const model_entry *e, cfg **c, quant_config **q, listing *l)
+{
+  model_profile profile;
+  TRY(cfg_open(e->path, c, &l->why));
+  snprintf(l->type, sizeof l->type, "%.63s", cfg_model_type(*c));
+  TRY(quant_open(*c, q, &l->why));
+  describe_quantisation(*c, *q, l->quantisation);
+  TRY(profile_resolve(*c, TERN_EXACT, &profile, &l->why));
+  l->tier = profile_tier_name(profile.tier);
+  l->fidelity = profile.fidelity;
+  return TERN_OK;
+}
+
+static void describe(const model_entry *e, double room, listing *l)
+{
+  cfg *c = NULL;
+  quant_config *q = NULL;
+  *l = (listing){.type = "-", .quantisation = "-", .tier = "-", .fidelity = "-"};
+  look(e, &c, &q, l);
+  quant_close(q);
+  cfg_close(c);
+  l->bytes = weight_bytes(e->path);
+  l->fits = room == 0 || l->bytes < room;
+}
+
+static json_t *row(const model_entry *e, const listing *l)
+{
+  return json_pack("{ss ss ss ss ss ss sI sb ss*}", "id", e->id, "path", e->path, "type", l->type, "tier", l->tier,
+                   "fidelity", l->fidelity, "quantisation", l->quantisation, "size", (json_int_t)l->bytes, "fits",
+                   (int)l->fits, "error", l->why.status ? l->why.text : NULL);
+}
+
+tern_status verb_ls(const cli_args *a, tern_error *err)
+{
+  cli_env env;
+  model_list list;
+  tern_status status = env_read(&env, err);
+  if (status == TERN_OK)
+    status = models_find(&env, &list, err);
+  env_clear(&env);
+  if (status != TERN_OK)
+    return status;
+  double room = (double)machine_memory_available();
+  json_t *rows = a->json ? json_array() : NULL;
+  if (!a->json && list.n)
+    out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", "id", "type", "tier", "fidelity", "quantisation", "size",
+               "fits");
+  for (size_t i = 0; i < list.n; i++) {
+    listing l;
+    char size[32];
+    describe(&list.items[i], room, &l);
+    if (a->json) {
+      json_array_append_new(rows, row(&list.items[i], &l));
+      continue;
+    }
+    out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.type, l.tier, l.fidelity, l.quantisation,
+               describe_bytes(l.bytes, size), l.fits ? "yes" : "no");
+    if (l.why.status)
+      say_more("%s: %s", list.items[i].id, l.why.text);
+  }
+  if (a->json)
+    out_json(rows);
+  else if (!list.n)
+    say("no models in the Hugging Face cache or under TERN_HOME");
+  models_free(&list);
+  return TERN_OK;
+}

@@ -1,0 +1,132 @@
+/* machine.c - see machine.h. */
+#include "cli/machine.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/threads.h"
+#include "cli/use.h"
+
+/* ---- /proc ---- */
+
+/* The kilobytes behind `key` in /proc/meminfo, as bytes. */
+static uint64_t meminfo(const char *key)
+{
+  char line[256];
+  unsigned long long kilobytes = 0;
+  size_t n = strlen(key);
+  FILE *f = fopen("/proc/meminfo", "re");
+  while (f && fgets(line, sizeof line, f))
+    if (!strncmp(line, key, n) && sscanf(line + n, "%llu", &kilobytes) == 1)
+      break;
+  if (f)
+    fclose(f);
+  return (uint64_t)kilobytes * 1024;
+}
+
+uint64_t machine_memory(void)
+{
+  return meminfo("MemTotal:");
+}
+
+uint64_t machine_memory_available(void)
+{
+  return meminfo("MemAvailable:");
+}
+
+void machine_cpu_name(char *out, size_t size)
+{
+  char line[256];
+  FILE *f = fopen("/proc/cpuinfo", "re");
+  *out = 0;
+  while (f && !*out && fgets(line, sizeof line, f)) {
+    const char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+    if (value)
+      snprintf(out, size, "%.*s", (int)strcspn(value + 1, "\n") - 1, value + 2);
+  }
+  if (f)
+    fclose(f);
+}
+
+int machine_gpus(void)
+{
+  int count = 0;
+  DIR *dir = opendir("/proc/driver/nvidia/gpus");
+  for (struct dirent *e; dir && (e = readdir(dir));)
+    count += e->d_name[0] != '.';
+  if (dir)
+    closedir(dir);
+  return count;
+}
+
+/* ---- bandwidth ---- */
+
+enum { BUFFER = 512 << 20, LEAST_BUFFER = 32 << 20, PASSES = 6, LINE = 64 };
+
+typedef uint64_t vec8 __attribute__((vector_size(LINE)));
+
+typedef struct reading {
+  vec8 *data;
+  size_t lines;
+  uint64_t sums[1024]; /* by worker: keeps the reads from being optimised away */
+} reading;
+
+static void read_share(void *user, int worker, int count)
+{
+  reading *r = user;
+  size_t begin, end;
+  vec8 a = {0}, b = {0}, c = {0}, d = {0};
+  pool_share(r->lines, 4, worker, count, &begin, &end);
+  for (size_t i = begin; i + 4 <= end; i += 4) {
+    a += r->data[i];
+    b += r->data[i + 1];
+    c += r->data[i + 2];
+    d += r->data[i + 3];
+  }
+  a += b + c + d;
+  r->sums[worker] = a[0] + a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7];
+}
+
+/* Each worker touches its own share first, so that pages lie near it. */
+static void write_share(void *user, int worker, int count)
+{
+  reading *r = user;
+  size_t begin, end;
+  pool_share(r->lines, 4, worker, count, &begin, &end);
+  memset(r->data + begin, worker + 1, (end - begin) * LINE);
+}
+
+tern_status machine_bandwidth(int threads, double *gb_s, tern_error *err)
+{
+  pool *workers;
+  size_t bytes = BUFFER;
+  for (uint64_t room = machine_memory_available() / 4; bytes > LEAST_BUFFER && bytes > room;)
+    bytes /= 2;
+  reading *r = mem_zalloc(sizeof *r);
+  tern_status status = r ? pool_open(threads, &workers, err) : err_nomem(err, "bandwidth");
+  if (status != TERN_OK) {
+    mem_free(r);
+    return status;
+  }
+  double best = 0;
+  r->lines = bytes / LINE;
+  r->data = mem_aligned(4096, bytes);
+  if (!r->data) {
+    status = err_nomem(err, "bandwidth");
+  } else {
+    pool_run(workers, write_share, r);
+    for (int i = 0; i < PASSES; i++) {
+      double start = use_seconds();
+      pool_run(workers, read_share, r);
+      double rate = use_rate((double)bytes, use_seconds() - start);
+      best = rate > best ? rate : best;
+    }
+  }
+  pool_close(workers);
+  mem_free(r->data);
+  mem_free(r);
+  *gb_s = best / 1e9;
+  return status;
+}

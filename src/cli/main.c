@@ -1,0 +1,69 @@
+/* main.c - the dispatch table, and what every verb has in common: how it begins and how it ends.
+ *
+ * A verb is a function from arguments to a status. It prints results through out.h and leaves its error, one line, in
+ * `err`; here the line is printed and the exit status chosen: 0, 1 bad input, 2 bad usage, 128 + signal after a signal
+ * that stopped it (130 for SIGINT).
+ */
+#include <stdlib.h>
+
+#include "cli/args.h"
+#include "cli/env.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+
+const cli_verb cli_verbs[VERB_COUNT] = {
+    [VERB_INSPECT] = {"inspect", "MODEL", "What a checkpoint is: config, tensors, audit, memory.", 1, verb_inspect},
+    [VERB_LS] = {"ls", "", "The models that are found.", 0, verb_ls},
+    [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},
+    [VERB_BENCH] = {"bench", "MODEL", "Speed of prompts and decoding.", 1, verb_bench},
+    [VERB_DOCTOR] = {"doctor", "", "What this machine offers, and what the build uses of it.", 0, verb_doctor},
+    [VERB_HELP] = {"help", "[VERB]", "This text, or the flags of a verb.", 1, verb_help},
+    [VERB_VERSION] = {"version", "", "Version, commit, backends and SIMD levels (also tern --version).", 0,
+                      verb_version},
+};
+
+static int exit_code(tern_status status)
+{
+  switch (status) {
+  case TERN_OK:
+    return 0;
+  case TERN_E_USAGE:
+    return 2;
+  default:
+    return 1;
+  }
+}
+
+static tern_status run(int argc, char **argv, cli_args *a, tern_error *err)
+{
+  TRY(args_parse(argc, argv, a, err));
+  out_set_verbose(a->verbose);
+  if (a->help) {
+    help_verb(a->verb);
+    return TERN_OK;
+  }
+  return cli_verbs[a->verb].run(a, err);
+}
+
+int main(int argc, char **argv)
+{
+  cli_args args;
+  tern_error err = {0};
+  out_start(env_no_color());
+  sig_start();
+  tern_status status = run(argc, argv, &args, &err);
+  args_clear(&args);
+  say_progress_end();
+  if (status == TERN_E_CANCELLED && sig_caught())
+    return 128 + sig_caught();
+  if (out_reader_gone())
+    return 0;
+  if (status == TERN_OK)
+    status = out_finish(&err);
+  else
+    out_finish(NULL);
+  if (status != TERN_OK)
+    say_error(err.text);
+  return exit_code(status);
+}

@@ -1,0 +1,36 @@
+/* models.h - where models are found, and which one MODEL means. */
+#ifndef TERN_CLI_MODELS_H
+#define TERN_CLI_MODELS_H
+
+#include "cli/env.h"
+
+/* What a verb needs of a model's directory. */
+typedef enum models_need {
+  NEED_WEIGHTS, /* config.json */
+  NEED_TEXT,    /* tokenizer.json or tokenizer.model */
+} models_need;
+
+typedef struct model_entry {
+  char *id;   /* "org/name", as MODEL can name it */
+  char *path; /* the directory with config.json */
+} model_entry;
+
+typedef struct model_list {
+  model_entry *items; /* by id */
+  size_t n, capacity;
+} model_list;
+
+/* Every model in the Hugging Face cache and under TERN_HOME. A cache that is not there is an empty one. */
+tern_status models_find(const cli_env *env, model_list *out, tern_error *err);
+void models_free(model_list *l);
+
+/* The directory that `model` means (mem_free). NULL: the one model that is there. Order: a .gguf file, a directory, a
+ * repo id with an optional @revision, a unique part of an id, whatever its case. Errors list the candidates. */
+tern_status models_resolve(const cli_env *env, const char *model, models_need need, char **dir, tern_error *err);
+/* Whether `model` names something: a file or directory, an id or part of one that is found, unique or not. */
+bool models_names(const cli_env *env, const char *model);
+
+/* A .gguf file's place in the cache, made on first use (mem_free). */
+tern_status models_import(const cli_env *env, const char *gguf, char **dir, tern_error *err);
+
+#endif

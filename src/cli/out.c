@@ -1,0 +1,175 @@
+/* out.c - see out.h. The state of the two streams is the program's, hence static. */
+#include "cli/out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+  bool failed, reader_gone, no_color, verbose, bar;
+  int error; /* errno of the first failure */
+} state;
+
+void out_start(bool no_color)
+{
+  /* Were one of them closed, the next file opened would take its number, and results would land in it. The read-only
+   * stand-in for stdout makes writes fail, as they should. */
+  for (int fd = 0; fd < 3; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd)
+      _exit(1);
+  signal(SIGPIPE, SIG_IGN);
+  state.no_color = no_color;
+}
+
+void out_set_verbose(bool verbose)
+{
+  state.verbose = verbose;
+}
+
+static void note_failure(void)
+{
+  if (state.failed)
+    return;
+  state.failed = true;
+  state.error = errno;
+  state.reader_gone = errno == EPIPE;
+}
+
+void out_write(const char *text, size_t length)
+{
+  if (!state.failed && fwrite(text, 1, length, stdout) != length)
+    note_failure();
+}
+
+void out_printf(const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  if (!state.failed && vprintf(format, args) < 0)
+    note_failure();
+  va_end(args);
+}
+
+static int dump(const char *text, size_t length, void *user)
+{
+  (void)user;
+  out_write(text, length);
+  return 0;
+}
+
+void out_json(json_t *document)
+{
+  if (!document || json_dump_callback(document, dump, NULL, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0) {
+    errno = ENOMEM;
+    note_failure();
+  }
+  json_decref(document);
+  out_write("\n", 1);
+}
+
+void out_flush(void)
+{
+  if (!state.failed && fflush(stdout) != 0)
+    note_failure();
+}
+
+bool out_ok(void)
+{
+  return !state.failed;
+}
+
+bool out_reader_gone(void)
+{
+  return state.reader_gone;
+}
+
+tern_status out_finish(tern_error *err)
+{
+  out_flush();
+  if (!state.failed || state.reader_gone)
+    return TERN_OK;
+  return err_set(err, TERN_E_IO, "stdout: write: %s", strerror(state.error));
+}
+
+bool out_is_terminal(void)
+{
+  return isatty(STDOUT_FILENO);
+}
+
+bool out_err_is_terminal(void)
+{
+  return isatty(STDERR_FILENO);
+}
+
+const char *out_color(const char *sequence)
+{
+  return state.no_color || !isatty(STDOUT_FILENO) ? "" : sequence;
+}
+
+void say_error(const char *line)
+{
+  say_progress_end();
+  fprintf(stderr, "tern: error: %s\n", line);
+}
+
+void say_warning(const char *format, ...)
+{
+  va_list args;
+  say_progress_end();
+  fputs("tern: warning: ", stderr);
+  va_start(args, format);
+  vfprintf(stderr, format, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+static void say_line(const char *format, va_list args)
+{
+  say_progress_end();
+  vfprintf(stderr, format, args);
+  fputc('\n', stderr);
+}
+
+void say(const char *format, ...)
+{
+  va_list args;
+  va_start(args, format);
+  say_line(format, args);
+  va_end(args);
+}
+
+void say_more(const char *format, ...)
+{
+  va_list args;
+  if (!state.verbose)
+    return;
+  va_start(args, format);
+  say_line(format, args);
+  va_end(args);
+}
+
+void say_progress(const char *what, double done, double total)
+{
+  enum { WIDTH = 30 };
+  if (!out_err_is_terminal() || total <= 0)
+    return;
+  int filled = (int)(WIDTH * done / total);
+  filled = filled < 0 ? 0 : filled > WIDTH ? WIDTH : filled;
+  fprintf(stderr, "\r%s [%.*s%*s] %3.0f%%", what, filled, "##############################", WIDTH - filled, "",
+          100 * done / total);
+  fflush(stderr);
+  state.bar = true;
+}
+
+void say_progress_end(void)
+{
+  if (!state.bar)
+    return;
+  fputs("\r\33[K", stderr);
+  state.bar = false;
+}

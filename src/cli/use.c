@@ -1,0 +1,146 @@
+/* use.c - see use.h. */
+#include "cli/use.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/threads.h"
+#include "cli/out.h"
+
+enum { MOST_TEXT = 1 << 30, READ_AT_ONCE = 1 << 16 };
+
+tern_status use_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
+{
+  cli_env env;
+  (void)a;
+  tern_status status = env_read(&env, err);
+  if (status == TERN_OK)
+    status = models_resolve(&env, name, need, dir, err);
+  env_clear(&env);
+  if (status == TERN_OK)
+    say_more("model: %s", *dir);
+  return status;
+}
+
+tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *err)
+{
+  cli_env env;
+  tern_status status = env_read(&env, err);
+  int threads = a->threads ? a->threads : env.threads, cores = cores_available();
+  env_clear(&env);
+  if (status != TERN_OK)
+    return status;
+  if (threads > cores)
+    say_warning("%d threads on %d core%s: slower, not faster", threads, cores, cores > 1 ? "s" : "");
+  *out = (tern_model_options){
+      .numerics = (tern_numerics)a->numerics,
+      .backend = (tern_backend)a->backend,
+      .threads = threads,
+      .prefill_step = a->prefill_step,
+      .max_kv_size = a->max_kv_size,
+      .mlock = a->mlock,
+      .simd = a->simd,
+  };
+  return TERN_OK;
+}
+
+tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err)
+{
+  double start = use_seconds();
+  TRY(model_open(dir, o, false, out, err));
+  say_more("opened in %.1f ms: %s, %s, backend %s, %d threads", 1e3 * (use_seconds() - start), (*out)->profile.id,
+           use_numerics_name((*out)->numerics), (*out)->cx.backend->name, pool_size((*out)->workers));
+  return TERN_OK;
+}
+
+const char *use_numerics_name(tern_numerics numerics)
+{
+  static const char *const names[] = {[TERN_EXACT] = "exact", [TERN_NATIVE] = "native", [TERN_FAST] = "fast"};
+  return names[numerics];
+}
+
+/* ---- texts ---- */
+
+static tern_status read_stream(FILE *f, const char *name, char **text, size_t *length, tern_error *err)
+{
+  size_t used = 0, capacity = 0, n;
+  char *data = NULL;
+  do {
+    if (!mem_grow(&data, &capacity, used + READ_AT_ONCE + 1, 1)) {
+      mem_free(data);
+      return err_nomem(err, name);
+    }
+    n = fread(data + used, 1, READ_AT_ONCE, f);
+    used += n;
+  } while (n > 0 && used <= MOST_TEXT);
+  tern_status status = TERN_OK;
+  if (ferror(f))
+    status = err_set(err, TERN_E_IO, "%s: read: %s", name, strerror(errno));
+  else if (used > MOST_TEXT)
+    status = err_set(err, TERN_E_LIMIT, "%s: more than %d bytes", name, MOST_TEXT);
+  if (status != TERN_OK) {
+    mem_free(data);
+    return status;
+  }
+  data[used] = 0;
+  *text = data;
+  *length = used;
+  return TERN_OK;
+}
+
+tern_status use_text(const char *path, char **text, size_t *length, tern_error *err)
+{
+  if (!strcmp(path, "-"))
+    return read_stream(stdin, "stdin", text, length, err);
+  FILE *f = fopen(path, "re"); /* a pipe is welcome here, unlike for a model's files */
+  if (!f)
+    return err_errno(err, path, "open");
+  tern_status status = read_stream(f, path, text, length, err);
+  fclose(f);
+  return status;
+}
+
+tern_status use_operand(const char *operand, char **text, size_t *length, tern_error *err)
+{
+  if (!operand || !strcmp(operand, "-"))
+    return read_stream(stdin, "stdin", text, length, err);
+  *length = strlen(operand);
+  *text = mem_strndup(operand, *length);
+  return *text ? TERN_OK : err_nomem(err, "text");
+}
+
+json_t *use_ids_json(const int32_t *ids, size_t n)
+{
+  json_t *array = json_array();
+  for (size_t i = 0; array && i < n; i++)
+    if (json_array_append_new(array, json_integer(ids[i])) != 0) {
+      json_decref(array);
+      return NULL;
+    }
+  return array;
+}
+
+/* ---- time and memory ---- */
+
+double use_seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double use_peak_mb(void)
+{
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)usage.ru_maxrss * 1024 / 1e6;
+}
+
+double use_rate(double count, double seconds)
+{
+  return seconds > 0 ? count / seconds : 0;
+}

@@ -1,0 +1,34 @@
+/* use.h - what several verbs do alike: find the model, open it, read a text, measure time and memory. */
+#ifndef TERN_CLI_USE_H
+#define TERN_CLI_USE_H
+
+#include <jansson.h>
+
+#include "cli/args.h"
+#include "cli/models.h"
+#include "model/model.h"
+
+/* MODEL's directory (mem_free). */
+tern_status use_dir(const cli_args *a, const char *model, models_need need, char **dir, tern_error *err);
+/* Options of the command line, TERN_THREADS counted in. Warns where there are more threads than cores. */
+tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *err);
+/* A network without its text side, in numerics `o` says. */
+tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err);
+
+/* The words "exact", "native", "fast". */
+const char *use_numerics_name(tern_numerics numerics);
+
+/* A whole text (mem_free, NUL-terminated) from a file, or from stdin where path is "-". */
+tern_status use_text(const char *path, char **text, size_t *length, tern_error *err);
+/* An operand: the text itself, or stdin where it is "-" or NULL. */
+tern_status use_operand(const char *operand, char **text, size_t *length, tern_error *err);
+
+/* Token ids as a JSON array. New reference; NULL: no memory. */
+json_t *use_ids_json(const int32_t *ids, size_t n);
+
+double use_seconds(void); /* a clock that only goes forward */
+double use_peak_mb(void); /* the largest resident size so far, in 10^6 bytes */
+/* count / seconds, 0 where no time passed. */
+double use_rate(double count, double seconds);
+
+#endif

@@ -1,0 +1,46 @@
+/* version.c - tern --version and tern help. */
+#include <string.h>
+
+#include "base/buf.h"
+#include "cli/out.h"
+#include "cli/verbs.h"
+#include "ops/ops.h"
+
+#ifndef TERN_COMMIT
+#define TERN_COMMIT "unknown"
+#endif
+
+/* "baseline avx2 avx512" of the levels that this build and machine have. */
+static void levels(buf *out)
+{
+  for (int i = 0; i < SIMD_LEVELS; i++)
+    if (ops_cpu((ops_simd)i))
+      buf_addf(out, "%s%s", out->length ? " " : "", ops_simd_name((ops_simd)i));
+}
+
+tern_status verb_version(const cli_args *a, tern_error *err)
+{
+  buf usable = {0};
+  (void)a;
+  levels(&usable);
+  if (usable.failed)
+    return err_nomem(err, "version");
+  out_printf("tern %s (%s)\nbackends: ref cpu\nsimd: %s usable here of baseline avx2 avx512; in use %s\n",
+             tern_version(), TERN_COMMIT, usable.data ? usable.data : "none", ops_simd_name(ops_simd_best()));
+  buf_free(&usable);
+  return TERN_OK;
+}
+
+tern_status verb_help(const cli_args *a, tern_error *err)
+{
+  const char *nearest;
+  if (a->n_words == 0) {
+    help_all();
+    return TERN_OK;
+  }
+  cli_verb_id verb = help_find_verb(a->words[0], &nearest);
+  if (verb == VERB_COUNT)
+    return err_set(err, TERN_E_USAGE, "help: unknown verb %s: did you mean %s?", a->words[0], nearest);
+  help_verb(verb);
+  return TERN_OK;
+}
