@@ -1,0 +1,290 @@
+/* logits.c - the raw truth: rows of logits after a list of ids.
+ *
+ * Rows come in the order of their tokens: the prompt's (every position with --all, else the last), then one for each id
+ * that is fed after it: --feed's, or the --steps greedy ones. So rows = (all ? prompt : 1) + generated, and a row for
+ * an id that is only chosen, not fed, is never computed. Nothing stops at an end-of-sequence id.
+ *
+ * The greedy choice is the reference's: the first of the largest of logits - logsumexp(logits), in the model's type.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/use.h"
+#include "cli/verbs.h"
+#include "engine/sample.h"
+#include "engine/session.h"
+
+/* ---- the file: written under another name, so that what stands under its own is whole ---- */
+
+typedef struct rows_file {
+  FILE *file; /* NULL: nobody asked for one */
+  const char *path;
+  char *partial; /* the other name; NULL where the target is a device or a pipe, which is written as it is */
+} rows_file;
+
+static tern_status rows_open(rows_file *f, const char *path, tern_error *err)
+{
+  struct stat st;
+  buf name = {0};
+  *f = (rows_file){.path = path};
+  if (!path)
+    return TERN_OK;
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    if (S_ISDIR(st.st_mode))
+      return err_set(err, TERN_E_IO, "%s: is a directory", path);
+    f->file = fopen(path, "we");
+    return f->file ? TERN_OK : err_errno(err, path, "open");
+  }
+  buf_addf(&name, "%s.XXXXXX", path);
+  f->partial = buf_take(&name);
+  if (!f->partial)
+    return err_nomem(err, path);
+  int fd = mkostemp(f->partial, O_CLOEXEC);
+  f->file = fd < 0 ? NULL : fdopen(fd, "w");
+  if (f->file)
+    return TERN_OK;
+  tern_status status = err_errno(err, path, "create");
+  if (fd >= 0) {
+    close(fd);
+    unlink(f->partial);
+  }
+  mem_free(f->partial);
+  f->partial = NULL;
+  return status;
+}
+
+/* Leaves nothing behind. */
+static void rows_abandon(rows_file *f)
+{
+  if (f->file)
+    fclose(f->file);
+  if (f->partial)
+    unlink(f->partial);
+  mem_free(f->partial);
+  *f = (rows_file){0};
+}
+
+static tern_status rows_finish(rows_file *f, tern_error *err)
+{
+  tern_status status = TERN_OK;
+  if (!f->file)
+    return TERN_OK;
+  mode_t mask = umask(0);
+  umask(mask);
+  bool failed = fflush(f->file) != 0 || ferror(f->file);
+  if (!failed && f->partial)
+    failed = fchmod(fileno(f->file), 0666 & ~mask) != 0;
+  if (failed)
+    status = err_errno(err, f->path, "write");
+  if (fclose(f->file) != 0 && status == TERN_OK)
+    status = err_errno(err, f->path, "write");
+  f->file = NULL;
+  if (status == TERN_OK && f->partial) {
+    if (rename(f->partial, f->path) != 0) {
+      status = err_errno(err, f->path, "rename");
+    } else {
+      mem_free(f->partial);
+      f->partial = NULL;
+    }
+  }
+  return status;
+}
+
+/* ---- rows ---- */
+
+typedef struct collector {
+  rows_file file;
+  int vocab;
+  size_t rows;
+  int error;        /* errno of the first failed write */
+  int64_t last;     /* position whose row decides the next id */
+  sampler *chooser; /* NULL: ids are given */
+  int32_t next;
+  tern_status status; /* of the choice */
+  tern_error *err;
+} collector;
+
+static void collect(void *user, int64_t position, float *logits)
+{
+  collector *c = user;
+  c->rows++;
+  if (c->file.file && !c->error) {
+    errno = 0;
+    if (fwrite(logits, sizeof *logits, (size_t)c->vocab, c->file.file) != (size_t)c->vocab)
+      c->error = errno ? errno : EIO;
+  }
+  if (c->chooser && position >= c->last && c->status == TERN_OK)
+    c->status = sampler_next(c->chooser, logits, NULL, 0, &c->next, c->err);
+}
+
+static tern_status check_rows(const collector *c, tern_error *err)
+{
+  if (!c->error)
+    return c->status;
+  return err_set(err, TERN_E_IO, "%s: write: %s", c->file.path, strerror(c->error));
+}
+
+/* ---- the verb ---- */
+
+typedef struct timeline {
+  int32_t *ids; /* prompt, then generated */
+  size_t n_prompt, n;
+} timeline;
+
+/* "1 2 3", "1,2,3" or a JSON array of numbers. */
+static tern_status read_ids_file(const char *path, cli_ints *out, tern_error *err)
+{
+  char *text;
+  size_t length;
+  TRY(use_text(path, &text, &length, err));
+  char *from = text, *end = text + length;
+  while (end > from && strchr(" \t\r\n]", end[-1]))
+    *--end = 0;
+  while (strchr(" \t\r\n[", *from) && *from)
+    from++;
+  for (char *at = from; *at; at++) { /* blanks between numbers separate as well as commas do */
+    size_t blanks = strspn(at, " \t\r\n");
+    if (blanks && at > from && at[-1] != ',' && at[blanks] != ',')
+      *at = ',';
+  }
+  tern_status status = args_read_ints(path, from, 0, INT32_MAX, out, err);
+  if (status == TERN_E_USAGE && err)
+    status = err->status = TERN_E_FORMAT; /* a bad file is bad input, not bad usage */
+  mem_free(text);
+  return status;
+}
+
+static tern_status gather(const cli_args *a, timeline *t, tern_error *err)
+{
+  cli_ints filed = {0};
+  if ((a->ids.items != NULL) == (a->ids_file != NULL))
+    return err_set(err, TERN_E_USAGE, "logits: the prompt comes from --ids or from --ids-file: give one of them");
+  if (a->feed.items && ARGS_GIVEN(a, steps))
+    return err_set(err, TERN_E_USAGE, "logits: --feed says the steps already: leave --steps out");
+  if (a->ids_file)
+    TRY(read_ids_file(a->ids_file, &filed, err));
+  const cli_ints *prompt = a->ids_file ? &filed : &a->ids;
+  size_t steps = a->feed.items ? a->feed.n : (size_t)a->steps;
+  t->ids = mem_array(prompt->n + steps, sizeof *t->ids);
+  if (t->ids) {
+    memcpy(t->ids, prompt->items, prompt->n * sizeof *t->ids);
+    if (a->feed.items)
+      memcpy(t->ids + prompt->n, a->feed.items, steps * sizeof *t->ids);
+    t->n_prompt = prompt->n;
+    t->n = prompt->n + steps;
+  }
+  mem_free(filed.items);
+  return t->ids ? TERN_OK : err_nomem(err, "token ids");
+}
+
+static tern_status check_ids(const timeline *t, bool fed, int vocab, tern_error *err)
+{
+  size_t given = fed ? t->n : t->n_prompt;
+  for (size_t i = 0; i < given; i++)
+    if (t->ids[i] >= vocab)
+      return err_set(err, TERN_E_LIMIT, "token id %d: the model has ids 0 to %d", (int)t->ids[i], vocab - 1);
+  return TERN_OK;
+}
+
+static tern_status walk(const cli_args *a, session *s, timeline *t, collector *c, tern_error *err)
+{
+  static const session_split splits[] = {SPLIT_CANONICAL, SPLIT_MLX, SPLIT_ONE};
+  session_sink sink = {collect, c};
+  session_request request = {
+      .ids = t->ids,
+      .n = t->n_prompt,
+      .limit = (int64_t)t->n,
+      .split = splits[a->split],
+      .piece = a->prefill_step,
+      .all = a->all,
+  };
+  c->last = (int64_t)t->n_prompt - 1;
+  TRY(session_sync(s, &request, &sink, NULL, err));
+  TRY(check_rows(c, err));
+  for (size_t i = t->n_prompt; i < t->n; i++) {
+    if (c->chooser)
+      t->ids[i] = c->next;
+    TRY(session_step(s, t->ids[i], &sink, err));
+    TRY(check_rows(c, err));
+    say_progress("steps", (double)(i + 1 - t->n_prompt), (double)(t->n - t->n_prompt));
+  }
+  return TERN_OK;
+}
+
+static void cancel_session(void *s)
+{
+  session_cancel(s);
+}
+
+static tern_status run_session(const cli_args *a, model *m, timeline *t, collector *c, tern_error *err)
+{
+  session *s;
+  c->vocab = m->config.vocab;
+  TRY(check_ids(t, a->feed.items != NULL, c->vocab, err));
+  TRY(session_open(m, a->context, &s, err));
+  sig_watch(cancel_session, s);
+  tern_status status = walk(a, s, t, c, err);
+  sig_release();
+  session_close(s);
+  return status;
+}
+
+static void report(const model *m, const timeline *t, const collector *c)
+{
+  json_t *ids = use_ids_json(t->ids, t->n), *generated = use_ids_json(t->ids + t->n_prompt, t->n - t->n_prompt);
+  out_json(json_pack("{so so sI si ss ss ss}", "ids", ids, "generated", generated, "rows", (json_int_t)c->rows, "vocab",
+                     c->vocab, "numerics", use_numerics_name(m->numerics), "backend", m->cx.backend->name, "profile",
+                     m->profile.id));
+}
+
+static tern_status with_model(const cli_args *a, model *m, timeline *t, tern_error *err)
+{
+  static const sample_type types[] = {[DT_F32] = SAMPLE_F32, [DT_BF16] = SAMPLE_BF16, [DT_F16] = SAMPLE_F16};
+  static const tern_sampling greedy = {0};
+  collector c = {.err = err};
+  tern_status status = TERN_OK;
+  if (!a->feed.items && a->steps)
+    status = sampler_open(&greedy, m->config.vocab, types[model_logits_dtype(m)], &c.chooser, err);
+  if (status == TERN_OK)
+    status = rows_open(&c.file, a->out, err);
+  if (status == TERN_OK)
+    status = run_session(a, m, t, &c, err);
+  if (status == TERN_OK)
+    status = rows_finish(&c.file, err);
+  rows_abandon(&c.file);
+  sampler_close(c.chooser);
+  if (status == TERN_OK)
+    report(m, t, &c);
+  return status;
+}
+
+tern_status verb_logits(const cli_args *a, tern_error *err)
+{
+  const char *name;
+  char *dir = NULL;
+  model *m = NULL;
+  timeline t = {0};
+  tern_model_options options;
+  TRY(args_need_model(a, &name, NULL, err));
+  TRY(use_options(a, &options, err));
+  tern_status status = gather(a, &t, err);
+  if (status == TERN_OK)
+    status = use_dir(a, name, NEED_WEIGHTS, &dir, err);
+  if (status == TERN_OK)
+    status = use_network(dir, &options, &m, err);
+  if (status == TERN_OK)
+    status = with_model(a, m, &t, err);
+  model_close(m);
+  mem_free(dir);
+  mem_free(t.ids);
+  return status;
+}
