@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Compares tern's tokenizer with the `tokenizers` library, and with the stored cases of the shared data.
+
+  test_tokenizer.py DRIVER [--only PART] [--seed N] [--count N]
+
+The reference runs in TERN_ORACLE_PYTHON (or the build's own, TERN_BUILD/oracle/bin/python); without it, and for data
+that is absent (TERN_SHARED_DATA, else ../shared/data beside the source tree), the part is skipped and named. Exit 77:
+everything was skipped.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from tok_client import Driver, Refused  # noqa: E402
+
+SHARED = pathlib.Path(os.environ.get("TERN_SHARED_DATA") or HERE.parents[2] / "shared" / "data")
+
+
+def use_oracle():
+    """Starts over under the reference's interpreter."""
+    try:
+        import tokenizers  # noqa: F401
+        return True
+    except ImportError:
+        pass
+    candidates = [os.environ.get("TERN_ORACLE_PYTHON"), os.path.join(os.environ.get("TERN_BUILD", ""), "oracle/bin/python")]
+    for python in candidates:
+        if python and os.access(python, os.X_OK) and os.environ.get("TERN_TOKENIZER_TEST") != python:
+            os.environ["TERN_TOKENIZER_TEST"] = python
+            os.execv(python, [python, *sys.argv])
+    return False
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = 0
+        self.skipped = []
+
+    def check(self, name, got, want):
+        if got == want:
+            self.passed += 1
+            return True
+        self.failed += 1
+        if self.failed <= 40:
+            print("FAIL %s\n  got  %s\n  want %s" % (name, ascii(got)[:600], ascii(want)[:600]))
+        return False
+
+    def skip(self, name, why):
+        print("SKIP %s: %s" % (name, why))
+        self.skipped.append(name)
+
+
+def attempt(function, *args):
+    try:
+        return function(*args)
+    except Refused as e:
+        return "refused: " + str(e)
+
+
+# ---- stored cases -----------------------------------------------------------------------------------------------------
+
+
+def lines(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def stored_cases(driver, name, tally):
+    for case in lines(SHARED / "text/tokenizer" / ("tokenize.%s.jsonl" % name)):
+        label = "%s: %s" % (name, case["case"])
+        tally.check(label + " ids", attempt(driver.encode, case["text"], case["add_special_tokens"]), case["ids"])
+        tally.check(label + " decoded", attempt(driver.decode, case["ids"]), case["decoded"])
+        tally.check(label + " decoded_skip_special", attempt(driver.decode, case["ids"], True),
+                    case["decoded_skip_special"])
+        tally.check(label + " pieces", attempt(driver.stream, case["ids"]), case["pieces"])
+    for case in lines(SHARED / "text/tokenizer" / ("detokenize.%s.jsonl" % name)):
+        label = "%s: %s" % (name, case["case"])
+        tally.check(label + " decoded", attempt(driver.decode, case["ids"]), case["decoded"])
+        if case.get("decoded_skip_special") is not None:
+            tally.check(label + " skip", attempt(driver.decode, case["ids"], True), case["decoded_skip_special"])
+        if case.get("pieces") is not None:
+            tally.check(label + " pieces", attempt(driver.stream, case["ids"]), case["pieces"])
+
+
+# ---- random texts -----------------------------------------------------------------------------------------------------
+
+BLOCKS = [(0x20, 0x7E), (0x20, 0x7E), (0xA0, 0x17F), (0x250, 0x36F), (0x370, 0x3FF), (0x400, 0x52F), (0x590, 0x6FF),
+          (0x900, 0x9FF), (0xE00, 0xEFF), (0x1100, 0x11FF), (0x1E00, 0x1FFF), (0x2000, 0x206F), (0x20A0, 0x214F),
+          (0x2190, 0x21FF), (0x2460, 0x24FF), (0x2581, 0x2581), (0x3000, 0x30FF), (0x3300, 0x33FF), (0x4E00, 0x9FFF),
+          (0xAC00, 0xD7A3), (0xE000, 0xE010), (0xFB00, 0xFB06), (0xFE00, 0xFEFF), (0xFF00, 0xFFEF), (0x10400, 0x1044F),
+          (0x1D400, 0x1D7FF), (0x1F300, 0x1FAFF), (0x20000, 0x20100), (0x30000, 0x3134A), (0xE0020, 0xE007F),
+          (0, 0x10FFFF)]
+SNIPPETS = [" ", "  ", "    ", "\n", "\n\n", "\r\n", "\t", " \n ", "'s", "'S", "'\u017f", "'ll", "'LL", "'re", "n't", "don't", "I'm", "123",
+            "1234567", "\u0663\u0664", "e\u0301", "\u0301\u0316", "\u200d", "\U0001F468\u200d\U0001F469\u200d\U0001F467", "\U0001F1E9\U0001F1EA",
+            "hello", "Hello World", "HTTPServer", "the", "function(x) { return x; }", "<s>", "</s>", "<|im_start|>", "<|endoftext|>",
+            "<0x41>", "<unk>", "\u2581", "\u2581\u2581the", "\x00", "\x7f", "\ufeff", "\ufffd", "...", "!!!", "://", "\u4f60\u597d", "\u3053\u3093", "\uac00\uac01",
+            "\u0130stanbul", "\u00df", "\ufb01", "\u212b", "\u1100\u1161\u11a8", "a" * 30, "=" * 25, "\u00a0", "\u3000", "\u2028"]
+
+
+def random_text(rng, most=40):
+    out = []
+    for _ in range(rng.randrange(most)):
+        kind = rng.random()
+        if kind < 0.35:
+            out.append(rng.choice(SNIPPETS))
+        elif kind < 0.75:
+            low, high = rng.choice(BLOCKS)
+            run = 1 if rng.random() < 0.4 else rng.randrange(1, 7)
+            for _ in range(run):
+                c = rng.randint(low, high)
+                out.append("" if 0xD800 <= c < 0xE000 else chr(c))
+        else:
+            out.append(" " if rng.random() < 0.7 else "")
+            out.append("".join(rng.choice("etaoinshrdlucmfwypETAOIN") for _ in range(rng.randrange(1, 9))))
+    return "".join(out)
+
+
+def reference_encode(reference, text, special):
+    try:
+        return reference.encode(text, add_special_tokens=special).ids
+    except BaseException as e:  # the library panics on some texts
+        return "refused by the reference: " + type(e).__name__
+
+
+def random_cases(driver, reference, name, tally, rng, count):
+    size = reference.get_vocab_size(with_added_tokens=True)
+    for i in range(count):
+        text = random_text(rng)
+        special = rng.random() < 0.3
+        want = reference_encode(reference, text, special)
+        if isinstance(want, str):
+            continue
+        got = attempt(driver.encode, text, special)
+        if not tally.check("%s: random %d %s" % (name, i, ascii(text)[:400]), got, want):
+            continue
+        skip = rng.random() < 0.5
+        tally.check("%s: random %d decoded" % (name, i), attempt(driver.decode, want, skip),
+                    reference.decode(want, skip_special_tokens=skip))
+        ids = [rng.randrange(size) for _ in range(rng.randrange(1, 20))]
+        if rng.random() < 0.5:
+            ids = want[:]
+            rng.shuffle(ids)
+        if not ids:
+            continue
+        whole = reference.decode(ids, skip_special_tokens=skip)
+        tally.check("%s: random %d ids %s" % (name, i, ids), attempt(driver.decode, ids, skip), whole)
+        if "\ufffd" not in whole:
+            streamed = attempt(driver.stream, ids, skip)
+            if isinstance(streamed, str) and "cannot be streamed" in streamed:
+                continue
+            tally.check("%s: random %d stream %s" % (name, i, ids), "".join(streamed), whole)
+
+
+def real_tokenizers(program, tally, args):
+    import tokenizers
+    unpack = SHARED / "unpack.sh"
+    if not unpack.exists():
+        tally.skip("real tokenizers", "no shared data at %s" % SHARED)
+        return
+    with tempfile.TemporaryDirectory() as where:
+        subprocess.run(["sh", str(unpack), where], check=True, stdout=subprocess.DEVNULL)
+        for directory in sorted(pathlib.Path(where).iterdir()):
+            name = directory.name
+            if not (SHARED / "text/tokenizer" / ("tokenize.%s.jsonl" % name)).exists():
+                continue
+            before = tally.failed
+            with Driver(program, directory) as driver:
+                stored_cases(driver, name, tally)
+                reference = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+                random_cases(driver, reference, name, tally, random.Random(args.seed), args.count)
+            print("%s: %s" % (name, "ok" if tally.failed == before else "%d failures" % (tally.failed - before)))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("driver")
+    parser.add_argument("--only", choices=["real", "made"])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=300)
+    args = parser.parse_args()
+    if not use_oracle():
+        print("SKIP all: no Python with the tokenizers library (TERN_ORACLE_PYTHON)")
+        return 77
+    tally = Tally()
+    if args.only in (None, "real"):
+        real_tokenizers(args.driver, tally, args)
+    if args.only in (None, "made"):
+        made = HERE / "made_tokenizers.py"
+        if made.exists():
+            import made_tokenizers
+            made_tokenizers.run(args.driver, tally, args, random_cases, attempt)
+    print("%d passed, %d failed, %d skipped" % (tally.passed, tally.failed, len(tally.skipped)))
+    return 1 if tally.failed else 77 if not tally.passed else 0
+
+
+sys.exit(main())
