@@ -1,26 +1,25 @@
-/* json_util.c - see json_util.h.
+/* json_util.c - builds jansson's trees, see json_util.h.
  *
- * A pass over the text before the parser sees it does three things that jansson does not: it bounds depth and the
- * number of values (a tree takes some thirty times the bytes of its text), and it rewrites the tokens that Python adds
- * to JSON. The rewriting is exact about token borders, so that nothing which Python would refuse gets in through it.
+ * The text is read by json_scan and not by jansson's own parser, which knows neither Infinity nor bounds on the number
+ * of values (a tree takes some thirty times the bytes of its text), and which aborts in an assertion when memory runs
+ * out inside a token. jansson keeps the values.
  */
 #include "format/json_util.h"
 
-#include <float.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "format/json_scan.h"
 
 enum { DEPTH_LIMIT = 64, VALUE_LIMIT = 1 << 20 };
 
 /* The largest finite doubles stand for what JSON cannot write. In float32, where every configuration value ends, the
  * first is an infinity anyway. */
-#define INFINITY_TEXT "1.7976931348623157e308"
-#define NAN_TEXT "1.7976931348623155e308"
 static const double INFINITY_STANDIN = 1.7976931348623157e308, NAN_STANDIN = 1.7976931348623155e308;
 
 double jsonu_real(const json_t *number)
@@ -63,134 +62,192 @@ const char *jsonu_describe(const json_t *value, char *out, size_t size)
   return out;
 }
 
-/* ---- the pass before the parser ---------------------------------------------------------------------------------- */
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
-static bool is_digit(char c)
+typedef struct builder {
+  json_scan scan;
+  const char *name;
+  locale_t c_locale; /* strtod must not depend on what the program set */
+  size_t depth, values;
+  tern_error *err;
+} builder;
+
+static tern_status build(builder *b, json_t **out);
+
+/* Checks what a constructor of jansson gave. */
+static tern_status made(builder *b, json_t *value, json_t **out)
 {
-  return c >= '0' && c <= '9';
+  *out = value;
+  return value ? TERN_OK : err_nomem(b->err, b->name);
 }
 
-/* Whether a token may begin or end beside `c`. */
-static bool is_border(char c)
+/* A fault found behind the scanner's back, at the place where it stands. */
+static tern_status complain(builder *b, const char *at, const char *what, slice about)
 {
-  return c == '\0' || strchr(" \t\r\n,:[]{}", c) != NULL;
+  b->scan.failed = true;
+  b->scan.at = (size_t)(at - b->scan.begin);
+  return err_set(b->err, TERN_E_FORMAT, "%s \"%.*s\"", what, about.n < 100 ? (int)about.n : 100, about.s);
 }
 
-/* The text from its opening quote to behind its closing one, or to the end. */
-static size_t string_length(const char *s, size_t n)
+/* Whether the whole number in `text` fits 64 bits, and what it is. Counts down: the most negative one has no opposite.
+ */
+static bool to_integer(slice text, json_int_t *out)
 {
-  size_t i = 1;
-  while (i < n && s[i] != '"')
-    i += s[i] == '\\' ? 2 : 1;
-  return i < n ? i + 1 : n;
+  bool minus = *text.s == '-';
+  json_int_t value = 0;
+  for (size_t i = minus; i < text.n; i++)
+    if (__builtin_mul_overflow(value, 10, &value) || __builtin_sub_overflow(value, text.s[i] - '0', &value))
+      return false;
+  if (!minus && __builtin_sub_overflow(0, value, &value))
+    return false;
+  *out = value;
+  return true;
 }
 
-/* The text being looked over; `out` gets what is before `kept`, once there is anything to rewrite. The text is
- * NUL-terminated at `n` and holds no other NUL, so that looking one byte ahead is always allowed. */
-typedef struct pass {
-  const char *text;
-  size_t n, kept;
-  buf out;
-} pass;
-
-/* Puts `with` in the place of text[at, at + length). */
-static void replace(pass *p, size_t at, size_t length, const char *with)
+static tern_status build_number(builder *b, json_t **out)
 {
-  buf_add(&p->out, p->text + p->kept, at - p->kept);
-  buf_adds(&p->out, with);
-  p->kept = at + length;
-}
-
-/* If one of Python's additions begins at text + i, rewrites it and returns its length; else 0. */
-static size_t rewrite_word(pass *p, size_t i)
-{
-  const char *s = p->text + i;
-  bool minus = i > 0 && s[-1] == '-';
-  size_t before = i - (minus ? 1 : 0); /* where the whole token begins */
-  if (before > 0 && !is_border(p->text[before - 1]))
-    return 0;
-  size_t n = 0;
-  if (strncmp(s, "Infinity", 8) == 0)
-    n = 8;
-  else if (!minus && strncmp(s, "NaN", 3) == 0)
-    n = 3;
-  if (n == 0 || !is_border(s[n]))
-    return 0;
-  replace(p, i, n, n == 8 ? INFINITY_TEXT : NAN_TEXT);
-  return n;
-}
-
-/* The length of the digits at text + i. A whole number too long for 64 bits is made a real. */
-static size_t pass_digits(pass *p, size_t i)
-{
-  const char *s = p->text + i;
-  size_t n = 0;
-  while (is_digit(s[n]))
-    n++;
-  bool whole = is_border(s[n]) && (i == 0 || is_border(s[-1]) || s[-1] == '-');
-  if (whole && (n > 19 || (n == 19 && memcmp(s, "9223372036854775807", 19) > 0)))
-    replace(p, i + n, 0, ".0");
-  return n;
-}
-
-static tern_status prepare(const char *name, pass *p, tern_error *err)
-{
-  size_t depth = 0, values = 0;
-  for (size_t i = 0, used; i < p->n; i += used ? used : 1) {
-    char c = p->text[i];
-    used = 0;
-    if (c == '"')
-      used = string_length(p->text + i, p->n - i);
-    else if (c == 'I' || c == 'N')
-      used = rewrite_word(p, i);
-    else if (is_digit(c))
-      used = pass_digits(p, i);
-    else if (c == '[' || c == '{')
-      depth++;
-    else if (c == ']' || c == '}')
-      depth -= depth > 0;
-    values += c == ',' || c == '[' || c == '{';
-    if (depth > DEPTH_LIMIT)
-      return err_set(err, TERN_E_LIMIT, "%s: nested deeper than %d levels", name, DEPTH_LIMIT);
-    if (values > VALUE_LIMIT)
-      return err_set(err, TERN_E_LIMIT, "%s: more than %d values", name, VALUE_LIMIT);
+  slice text;
+  bool whole;
+  json_int_t integer;
+  TRY(scan_number(&b->scan, "a value", &text, &whole));
+  if (whole && to_integer(text, &integer))
+    return made(b, json_integer(integer), out);
+  char small[64], *terminated = small;
+  if (text.n < sizeof small) {
+    memcpy(small, text.s, text.n);
+    small[text.n] = '\0';
+  } else {
+    terminated = arena_strndup(b->scan.strings, text.s, text.n);
   }
-  if (p->kept)
-    replace(p, p->n, 0, "");
-  return p->out.failed ? err_nomem(err, name) : TERN_OK;
+  if (!terminated)
+    return err_nomem(b->err, b->name);
+  double x = strtod_l(terminated, NULL, b->c_locale);
+  if (isinf(x))
+    x = copysign(INFINITY_STANDIN, x);
+  return made(b, json_real(x), out);
 }
 
-/* ---- parse ------------------------------------------------------------------------------------------------------- */
-
-static tern_status parse_prepared(const char *name, const char *text, size_t length, json_t **out, tern_error *err)
+static tern_status build_array(builder *b, json_t *array)
 {
-  json_error_t e = {0};
-  json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &e);
-  if (!root) {
-    if (json_error_code(&e) == json_error_out_of_memory || e.text[0] == '\0')
-      return err_nomem(err, name);
-    return err_set(err, TERN_E_FORMAT, "%s: line %d, column %d: %s", name, e.line, e.column, e.text);
+  if (scan_accept(&b->scan, ']'))
+    return TERN_OK;
+  do {
+    json_t *value;
+    TRY(build(b, &value));
+    if (json_array_append_new(array, value))
+      return err_nomem(b->err, b->name);
+  } while (scan_accept(&b->scan, ','));
+  return scan_expect(&b->scan, ']', "',' or ']'");
+}
+
+static tern_status build_member(builder *b, json_t *object)
+{
+  slice key;
+  const char *at = b->scan.p;
+  TRY(scan_string(&b->scan, "a key", &key));
+  TRY(scan_expect(&b->scan, ':', "':'"));
+  if (json_object_getn(object, key.s, key.n))
+    return complain(b, at, "one object has twice the key", key);
+  json_t *value;
+  TRY(build(b, &value));
+  return json_object_setn_new_nocheck(object, key.s, key.n, value) ? err_nomem(b->err, b->name) : TERN_OK;
+}
+
+static tern_status build_object(builder *b, json_t *object)
+{
+  if (scan_accept(&b->scan, '}'))
+    return TERN_OK;
+  do
+    TRY(build_member(b, object));
+  while (scan_accept(&b->scan, ','));
+  return scan_expect(&b->scan, '}', "',' or '}'");
+}
+
+static tern_status build_container(builder *b, json_t *container, json_t **out)
+{
+  TRY(made(b, container, out));
+  if (++b->depth > DEPTH_LIMIT) {
+    json_decref(container);
+    return err_set(b->err, TERN_E_LIMIT, "%s: nested deeper than %d levels", b->name, DEPTH_LIMIT);
   }
-  if (!json_is_object(root)) {
-    json_decref(root);
-    return err_set(err, TERN_E_FORMAT, "%s: not a JSON object", name);
+  tern_status status = json_is_array(container) ? build_array(b, container) : build_object(b, container);
+  b->depth--;
+  if (status != TERN_OK)
+    json_decref(container);
+  return status;
+}
+
+static tern_status build_string(builder *b, json_t **out)
+{
+  slice text;
+  TRY(scan_string(&b->scan, "a value", &text));
+  return made(b, json_stringn_nocheck(text.s, text.n), out);
+}
+
+/* On failure *out is not to be used. */
+static tern_status build(builder *b, json_t **out)
+{
+  json_scan *s = &b->scan;
+  if (++b->values > VALUE_LIMIT)
+    return err_set(b->err, TERN_E_LIMIT, "%s: more than %d values", b->name, VALUE_LIMIT);
+  if (scan_accept(s, '{'))
+    return build_container(b, json_object(), out);
+  if (scan_accept(s, '['))
+    return build_container(b, json_array(), out);
+  if (scan_word(s, "true"))
+    return made(b, json_true(), out);
+  if (scan_word(s, "false"))
+    return made(b, json_false(), out);
+  if (scan_word(s, "null"))
+    return made(b, json_null(), out);
+  if (scan_word(s, "NaN"))
+    return made(b, json_real(NAN_STANDIN), out);
+  if (scan_word(s, "Infinity"))
+    return made(b, json_real(INFINITY_STANDIN), out);
+  if (scan_word(s, "-Infinity"))
+    return made(b, json_real(-INFINITY_STANDIN), out);
+  return s->p < s->end && *s->p == '"' ? build_string(b, out) : build_number(b, out);
+}
+
+static tern_status build_root(builder *b, json_t **out)
+{
+  TRY(build(b, out));
+  tern_status status = scan_end(&b->scan);
+  if (status == TERN_OK && !json_is_object(*out))
+    status = err_set(b->err, TERN_E_FORMAT, "%s: not a JSON object", b->name);
+  if (status != TERN_OK)
+    json_decref(*out);
+  return status;
+}
+
+/* Puts name, line and column before the scanner's message. */
+static tern_status with_place(const builder *b, tern_status status)
+{
+  size_t line = 1, column = 1;
+  for (const char *p = b->scan.begin; p < b->scan.begin + b->scan.at; p++) {
+    line += *p == '\n';
+    column = *p == '\n' ? 1 : column + 1;
   }
-  *out = root;
-  return TERN_OK;
+  return err_prefix(b->err, status, "%s: line %zu, column %zu", b->name, line, column);
 }
 
 tern_status jsonu_parse(const char *name, const char *text, size_t length, json_t **out, tern_error *err)
 {
-  const char *nul = memchr(text, '\0', length);
-  if (nul)
-    return err_set(err, TERN_E_FORMAT, "%s: a NUL byte at %zu", name, (size_t)(nul - text));
-  pass p = {.text = text, .n = length};
-  tern_status status = prepare(name, &p, err);
-  if (status == TERN_OK && p.kept)
-    status = parse_prepared(name, p.out.data, p.out.length, out, err);
-  else if (status == TERN_OK)
-    status = parse_prepared(name, text, length, out, err);
-  buf_free(&p.out);
+  arena strings = {0};
+  builder b = {.scan = {.begin = text, .p = text, .end = text + length, .strings = &strings, .err = err},
+               .name = name,
+               .c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0),
+               .err = err};
+  if (b.c_locale == (locale_t)0)
+    return err_nomem(err, name);
+  json_t *root;
+  tern_status status = build_root(&b, &root);
+  if (b.scan.failed)
+    status = with_place(&b, status);
+  if (status == TERN_OK)
+    *out = root;
+  freelocale(b.c_locale);
+  arena_free(&strings);
   return status;
 }
 

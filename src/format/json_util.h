@@ -7,11 +7,11 @@
 
 #include "base/status.h"
 
-/* Parses `length` bytes, followed by a NUL, whose top level must be an object; `name` begins the messages. Errors are
+/* Parses `length` bytes whose top level must be an object; `name` begins the messages. Errors are
  * TERN_E_FORMAT with line and column, or TERN_E_LIMIT. *out is a new reference.
  *
- * Beyond JSON, as in Python: Infinity, -Infinity and NaN, and whole numbers of any length (read as reals where they do
- * not fit 64 bits). jansson can hold none of the first three; they stand in the tree as reals that no file means,
+ * Beyond JSON, as in Python: Infinity, -Infinity and NaN, and numbers of any size (whole ones become reals where they
+ * do not fit 64 bits). jansson cannot hold an infinity or NaN; they stand in the tree as reals that no file means,
  * which jsonu_real turns back. */
 tern_status jsonu_parse(const char *name, const char *text, size_t length, json_t **out, tern_error *err);
 /* The same from a file of at most `limit` bytes. */

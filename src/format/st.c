@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "format/json_scan.h"
 
 static const struct {
   const char *name;
@@ -48,15 +48,10 @@ const char *st_describe(const st_tensor *t, char *out, size_t size)
   return out;
 }
 
-/* ---- the cursor -------------------------------------------------------------------------------------------------- */
+/* ---- what the header says ---------------------------------------------------------------------------------------- */
 
 /* The limit of the reference implementation of the format. */
 static const uint64_t HEADER_LIMIT = 100000000;
-
-typedef struct slice {
-  const char *s;
-  size_t n;
-} slice;
 
 /* A tensor as the header states it; begin and end count from the first byte of data. */
 typedef struct entry {
@@ -66,9 +61,8 @@ typedef struct entry {
 
 typedef struct header {
   const char *path;
-  const char *begin, *p, *end;
+  json_scan scan;
   slice tensor; /* the one being read, for messages; s NULL: none */
-  arena *strings;
   entry *entries;
   size_t n_entries, entries_capacity;
   st_meta *metadata;
@@ -76,11 +70,6 @@ typedef struct header {
   bool saw_metadata;
   tern_error *err;
 } header;
-
-static bool slice_is(slice a, const char *b)
-{
-  return a.n == strlen(b) && memcmp(a.s, b, a.n) == 0;
-}
 
 /* "PATH: tensor "NAME": message", the tensor left out where none is being read. */
 static tern_status bad(const header *h, tern_status status, const char *format, ...)
@@ -98,158 +87,25 @@ static tern_status bad(const header *h, tern_status status, const char *format, 
                  h->tensor.s, message);
 }
 
-static tern_status unexpected(const header *h, const char *wanted)
-{
-  size_t at = (size_t)(h->p - h->begin);
-  if (h->p == h->end)
-    return bad(h, TERN_E_FORMAT, "header ends at byte %zu where %s should stand", at, wanted);
-  return bad(h, TERN_E_FORMAT, "header byte %zu: '%c' where %s should stand", at, *h->p, wanted);
-}
-
 static tern_status no_memory(const header *h)
 {
   return err_nomem(h->err, h->path);
 }
 
-static void skip_space(header *h)
-{
-  while (h->p < h->end && (*h->p == ' ' || *h->p == '\n' || *h->p == '\t' || *h->p == '\r'))
-    h->p++;
-}
-
-/* Takes `c` if it stands next, white space aside. */
-static bool accept(header *h, char c)
-{
-  skip_space(h);
-  if (h->p == h->end || *h->p != c)
-    return false;
-  h->p++;
-  return true;
-}
-
-static tern_status expect(header *h, char c, const char *wanted)
-{
-  return accept(h, c) ? TERN_OK : unexpected(h, wanted);
-}
-
-static bool hex4(const char *s, const char *end, uint32_t *out)
-{
-  if (end - s < 4)
-    return false;
-  uint32_t value = 0;
-  for (int i = 0; i < 4; i++) {
-    char c = s[i], lower = (char)(c | 0x20);
-    if (c >= '0' && c <= '9')
-      value = value * 16 + (uint32_t)(c - '0');
-    else if (lower >= 'a' && lower <= 'f')
-      value = value * 16 + (uint32_t)(lower - 'a' + 10);
-    else
-      return false;
-  }
-  *out = value;
-  return true;
-}
-
-/* Decodes the escape at s, which is a backslash, to out[4]. Returns bytes read, 0 if it is not an escape; NUL is
- * refused too, since names end at one. */
-static size_t unescape_one(const char *s, const char *end, char out[4], size_t *written)
-{
-  static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-  if (end - s < 2)
-    return 0;
-  const char *simple = s[1] ? strchr(from, s[1]) : NULL;
-  if (simple) {
-    out[0] = to[simple - from];
-    *written = 1;
-    return 2;
-  }
-  uint32_t c, low;
-  if (s[1] != 'u' || !hex4(s + 2, end, &c) || c == 0)
-    return 0;
-  size_t used = 6;
-  if (c >= 0xd800 && c < 0xe000) {
-    if (c >= 0xdc00 || end - s < 12 || s[6] != '\\' || s[7] != 'u' || !hex4(s + 8, end, &low) || low < 0xdc00 ||
-        low >= 0xe000)
-      return 0;
-    c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-    used = 12;
-  }
-  *written = utf8_encode(c, out);
-  return used;
-}
-
-static tern_status unescape(header *h, slice raw, slice *out)
-{
-  char *text = arena_alloc(h->strings, raw.n);
-  if (!text)
-    return no_memory(h);
-  size_t n = 0;
-  for (const char *s = raw.s, *end = raw.s + raw.n; s < end;) {
-    if (*s != '\\') {
-      text[n++] = *s++;
-      continue;
-    }
-    /* An escape is never shorter than what it stands for, so `text` is long enough. */
-    char piece[4];
-    size_t written, used = unescape_one(s, end, piece, &written);
-    if (!used)
-      return bad(h, TERN_E_FORMAT, "header byte %zu: not an escape that JSON and names allow", (size_t)(s - h->begin));
-    memcpy(text + n, piece, written);
-    n += written;
-    s += used;
-  }
-  *out = (slice){text, n};
-  return TERN_OK;
-}
-
-/* A JSON string; `what` names it in messages. The slice lies in the mapping, or in the arena if there were escapes. */
-static tern_status read_string(header *h, slice *out, const char *what)
-{
-  if (!accept(h, '"'))
-    return unexpected(h, what);
-  const char *start = h->p;
-  bool escapes = false;
-  while (h->p < h->end && *h->p != '"') {
-    if ((unsigned char)*h->p < 0x20)
-      return bad(h, TERN_E_FORMAT, "header byte %zu: a control character in a string", (size_t)(h->p - h->begin));
-    if (*h->p == '\\') {
-      escapes = true;
-      h->p++;
-      if (h->p == h->end)
-        break;
-    }
-    h->p++;
-  }
-  if (h->p >= h->end) {
-    h->p = h->end;
-    return unexpected(h, "the end of a string");
-  }
-  slice raw = {start, (size_t)(h->p - start)};
-  h->p++;
-  size_t fault;
-  if (!utf8_valid(raw.s, raw.n, &fault))
-    return bad(h, TERN_E_FORMAT, "header byte %zu: not UTF-8", (size_t)(start - h->begin) + fault);
-  if (escapes)
-    return unescape(h, raw, out);
-  *out = raw;
-  return TERN_OK;
-}
-
 /* A whole number from 0 to INT64_MAX. */
-static tern_status read_number(header *h, const char *what, uint64_t *out)
+static tern_status read_whole(header *h, const char *what, uint64_t *out)
 {
-  skip_space(h);
-  if (h->p < h->end && *h->p == '-')
-    return bad(h, TERN_E_FORMAT, "%s is negative", what);
-  const char *start = h->p;
+  slice number;
+  bool whole;
+  TRY(scan_number(&h->scan, what, &number, &whole));
+  if (!whole || *number.s == '-')
+    return bad(h, TERN_E_FORMAT, "%s is %s: %.*s", what, whole ? "negative" : "not a whole number",
+               number.n < 40 ? (int)number.n : 40, number.s);
   uint64_t value = 0;
-  for (; h->p < h->end && *h->p >= '0' && *h->p <= '9'; h->p++)
-    if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (uint64_t)(*h->p - '0'), &value) ||
-        value > INT64_MAX)
-      return bad(h, TERN_E_FORMAT, "%s is too large", what);
-  bool leading_zero = h->p - start > 1 && *start == '0';
-  if (h->p == start || leading_zero || (h->p < h->end && strchr(".eE", *h->p) && *h->p))
-    return bad(h, TERN_E_FORMAT, "header byte %zu: %s is not a whole number", (size_t)(start - h->begin), what);
+  for (size_t i = 0; i < number.n; i++)
+    if (__builtin_mul_overflow(value, 10, &value) ||
+        __builtin_add_overflow(value, (uint64_t)(number.s[i] - '0'), &value) || value > INT64_MAX)
+      return bad(h, TERN_E_FORMAT, "%s is too large: %.*s", what, number.n < 40 ? (int)number.n : 40, number.s);
   *out = value;
   return TERN_OK;
 }
@@ -259,7 +115,7 @@ static tern_status read_number(header *h, const char *what, uint64_t *out)
 static tern_status read_dtype(header *h, entry *e)
 {
   slice name;
-  TRY(read_string(h, &name, "a dtype"));
+  TRY(scan_string(&h->scan, "a dtype", &name));
   for (int i = 0; i < ST_DTYPES; i++)
     if (slice_is(name, dtypes[i].name)) {
       e->tensor.dtype = (st_dtype)i;
@@ -270,26 +126,26 @@ static tern_status read_dtype(header *h, entry *e)
 
 static tern_status read_shape(header *h, entry *e)
 {
-  TRY(expect(h, '[', "a shape"));
-  if (accept(h, ']'))
+  TRY(scan_expect(&h->scan, '[', "a shape"));
+  if (scan_accept(&h->scan, ']'))
     return TERN_OK;
   do {
     if (e->tensor.rank == ST_MAX_RANK)
       return bad(h, TERN_E_UNSUPPORTED, "more than %d dimensions", ST_MAX_RANK);
     uint64_t size;
-    TRY(read_number(h, "a size in its shape", &size));
+    TRY(read_whole(h, "a size in its shape", &size));
     e->tensor.shape[e->tensor.rank++] = (int64_t)size;
-  } while (accept(h, ','));
-  return expect(h, ']', "',' or ']'");
+  } while (scan_accept(&h->scan, ','));
+  return scan_expect(&h->scan, ']', "',' or ']'");
 }
 
 static tern_status read_offsets(header *h, entry *e)
 {
-  TRY(expect(h, '[', "data_offsets"));
-  TRY(read_number(h, "its first data offset", &e->begin));
-  TRY(expect(h, ',', "','"));
-  TRY(read_number(h, "its second data offset", &e->end));
-  return expect(h, ']', "']'");
+  TRY(scan_expect(&h->scan, '[', "data_offsets"));
+  TRY(read_whole(h, "its first data offset", &e->begin));
+  TRY(scan_expect(&h->scan, ',', "','"));
+  TRY(read_whole(h, "its second data offset", &e->end));
+  return scan_expect(&h->scan, ']', "']'");
 }
 
 static const struct {
@@ -302,8 +158,8 @@ enum { MEMBERS = sizeof members / sizeof *members };
 static tern_status read_member(header *h, entry *e, unsigned *seen)
 {
   slice key;
-  TRY(read_string(h, &key, "a member's name"));
-  TRY(expect(h, ':', "':'"));
+  TRY(scan_string(&h->scan, "a member's name", &key));
+  TRY(scan_expect(&h->scan, ':', "':'"));
   for (unsigned i = 0; i < MEMBERS; i++) {
     if (!slice_is(key, members[i].name))
       continue;
@@ -344,18 +200,18 @@ static tern_status read_tensor(header *h, slice name)
   h->tensor = name;
   entry e = {.tensor = {.shape = {1, 1, 1, 1, 1, 1, 1, 1}}};
   unsigned seen = 0;
-  TRY(expect(h, '{', "a tensor's description"));
-  if (!accept(h, '}')) {
+  TRY(scan_expect(&h->scan, '{', "a tensor's description"));
+  if (!scan_accept(&h->scan, '}')) {
     do
       TRY(read_member(h, &e, &seen));
-    while (accept(h, ','));
-    TRY(expect(h, '}', "',' or '}'"));
+    while (scan_accept(&h->scan, ','));
+    TRY(scan_expect(&h->scan, '}', "',' or '}'"));
   }
   for (unsigned i = 0; i < MEMBERS; i++)
     if (!(seen & 1u << i))
       return bad(h, TERN_E_FORMAT, "%s is missing", members[i].name);
   TRY(check_entry(h, &e));
-  e.tensor.name = arena_strndup(h->strings, name.s, name.n);
+  e.tensor.name = arena_strndup(h->scan.strings, name.s, name.n);
   if (!e.tensor.name || !mem_grow(&h->entries, &h->entries_capacity, h->n_entries + 1, sizeof *h->entries))
     return no_memory(h);
   h->entries[h->n_entries++] = e;
@@ -366,10 +222,10 @@ static tern_status read_tensor(header *h, slice name)
 static tern_status read_metadata_pair(header *h, strmap *keys)
 {
   slice key, value;
-  TRY(read_string(h, &key, "a key of __metadata__"));
-  TRY(expect(h, ':', "':'"));
-  TRY(read_string(h, &value, "a string, as all of __metadata__ are,"));
-  st_meta m = {arena_strndup(h->strings, key.s, key.n), arena_strndup(h->strings, value.s, value.n)};
+  TRY(scan_string(&h->scan, "a key of __metadata__", &key));
+  TRY(scan_expect(&h->scan, ':', "':'"));
+  TRY(scan_string(&h->scan, "a string, as all of __metadata__ are,", &value));
+  st_meta m = {arena_strndup(h->scan.strings, key.s, key.n), arena_strndup(h->scan.strings, value.s, value.n)};
   bool present;
   if (!m.key || !m.value || !mem_grow(&h->metadata, &h->metadata_capacity, h->n_metadata + 1, sizeof m) ||
       !strmap_put(keys, m.key, key.n, 0, &present, NULL))
@@ -385,33 +241,32 @@ static tern_status read_metadata(header *h)
   if (h->saw_metadata)
     return bad(h, TERN_E_FORMAT, "__metadata__ is given twice");
   h->saw_metadata = true;
-  TRY(expect(h, '{', "the object of __metadata__"));
-  if (accept(h, '}'))
+  TRY(scan_expect(&h->scan, '{', "the object of __metadata__"));
+  if (scan_accept(&h->scan, '}'))
     return TERN_OK;
   strmap keys = {0};
   tern_status status;
   do
     status = read_metadata_pair(h, &keys);
-  while (status == TERN_OK && accept(h, ','));
+  while (status == TERN_OK && scan_accept(&h->scan, ','));
   strmap_free(&keys);
   TRY(status);
-  return expect(h, '}', "',' or '}'");
+  return scan_expect(&h->scan, '}', "',' or '}'");
 }
 
 static tern_status read_header(header *h)
 {
-  TRY(expect(h, '{', "'{'"));
-  if (!accept(h, '}')) {
+  TRY(scan_expect(&h->scan, '{', "'{'"));
+  if (!scan_accept(&h->scan, '}')) {
     do {
       slice name;
-      TRY(read_string(h, &name, "a tensor's name"));
-      TRY(expect(h, ':', "':'"));
+      TRY(scan_string(&h->scan, "a tensor's name", &name));
+      TRY(scan_expect(&h->scan, ':', "':'"));
       TRY(slice_is(name, "__metadata__") ? read_metadata(h) : read_tensor(h, name));
-    } while (accept(h, ','));
-    TRY(expect(h, '}', "',' or '}'"));
+    } while (scan_accept(&h->scan, ','));
+    TRY(scan_expect(&h->scan, '}', "',' or '}'"));
   }
-  skip_space(h);
-  return h->p == h->end ? TERN_OK : unexpected(h, "the end of the header");
+  return scan_end(&h->scan);
 }
 
 /* ---- the rules between tensors ----------------------------------------------------------------------------------- */
@@ -503,14 +358,22 @@ static tern_status load(st_file *f, header *h)
 {
   uint64_t length = 0;
   TRY(read_length(f, &length, h->err));
-  h->begin = h->p = (const char *)f->map.data + 8;
-  h->end = h->begin + length;
-  TRY(read_header(h));
+  json_scan *scan = &h->scan;
+  scan->begin = scan->p = (const char *)f->map.data + 8;
+  scan->end = scan->begin + length;
+  tern_status status = read_header(h);
+  if (scan->failed) {
+    char place[300] = "";
+    if (h->tensor.s)
+      snprintf(place, sizeof place, "tensor \"%.*s\": ", h->tensor.n < 200 ? (int)h->tensor.n : 200, h->tensor.s);
+    return err_prefix(h->err, status, "%s: %sheader byte %zu", h->path, place, scan->at);
+  }
+  TRY(status);
   if (h->n_entries)
     qsort(h->entries, h->n_entries, sizeof *h->entries, by_place);
   TRY(index_names(h, &f->index));
   TRY(check_coverage(h, f->map.size - 8 - length));
-  TRY(keep_tensors(h, f, (const uint8_t *)h->end));
+  TRY(keep_tensors(h, f, (const uint8_t *)scan->end));
   if (map_broken(&f->map))
     return err_set(h->err, TERN_E_IO, "%s: the file shrank while it was read", f->path);
   return TERN_OK;
@@ -523,7 +386,7 @@ tern_status st_open(const char *path, st_file *out, tern_error *err)
   f.path = mem_strdup(path);
   if (!f.path)
     return err_nomem(err, path);
-  header h = {.path = f.path, .strings = &f.strings, .err = err};
+  header h = {.path = f.path, .scan = {.strings = &f.strings, .err = err}, .err = err};
   tern_status status = map_open(path, &f.map, err);
   if (status == TERN_OK)
     status = load(&f, &h);

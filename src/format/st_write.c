@@ -254,8 +254,7 @@ static tern_status write_file(st_writer *w, const buf *head, tern_error *err)
   TRY(write_all(w, (const uint8_t *)head->data, head->length, err));
   for (size_t i = 0; i < w->n_items; i++)
     TRY(write_item(w, &w->items[i], err));
-  TRY(flush(w, err));
-  return fsync(w->fd) && errno != EINVAL ? err_errno(err, w->path, "write") : TERN_OK;
+  return flush(w, err);
 }
 
 tern_status st_writer_write(st_writer *w, const char *path, tern_error *err)
