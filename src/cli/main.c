@@ -15,10 +15,13 @@
 const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_LOGITS] = {"logits", "MODEL --ids 1,2,3 | --ids-file F", "The logits after a list of token ids.", 1,
                      verb_logits},
+    [VERB_TOKENIZE] = {"tokenize", "MODEL [TEXT|-]", "Text to token ids, as a JSON array.", 2, verb_tokenize},
+    [VERB_DETOKENIZE] = {"detokenize", "MODEL", "A JSON array of token ids on stdin to text.", 1, verb_detokenize},
     [VERB_INSPECT] = {"inspect", "MODEL", "What a checkpoint is: config, tensors, audit, memory.", 1, verb_inspect},
     [VERB_LS] = {"ls", "", "The models that are found.", 0, verb_ls},
     [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},
     [VERB_BENCH] = {"bench", "MODEL", "Speed of prompts and decoding.", 1, verb_bench},
+    [VERB_PPL] = {"ppl", "MODEL --text FILE", "Perplexity of a text, by mlx-lm's method.", 1, verb_ppl},
     [VERB_PARITY] = {"parity", "MODEL --golden DIR", "Replays stored goldens, bit for bit.", 1, verb_parity},
     [VERB_DOCTOR] = {"doctor", "", "What this machine offers, and what the build uses of it.", 0, verb_doctor},
     [VERB_HELP] = {"help", "[VERB]", "This text, or the flags of a verb.", 1, verb_help},

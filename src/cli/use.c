@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/threads.h"
+#include "base/utf8.h"
 #include "cli/out.h"
 
 enum { MOST_TEXT = 1 << 30, READ_AT_ONCE = 1 << 16 };
@@ -122,6 +123,14 @@ json_t *use_ids_json(const int32_t *ids, size_t n)
       return NULL;
     }
   return array;
+}
+
+tern_status use_check_utf8(const char *name, const char *text, size_t length, tern_error *err)
+{
+  size_t bad;
+  if (utf8_valid(text, length, &bad))
+    return TERN_OK;
+  return err_set(err, TERN_E_FORMAT, "%s: byte %zu is not UTF-8", name, bad);
 }
 
 /* ---- time and memory ---- */

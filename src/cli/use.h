@@ -23,6 +23,9 @@ tern_status use_text(const char *path, char **text, size_t *length, tern_error *
 /* An operand: the text itself, or stdin where it is "-" or NULL. */
 tern_status use_operand(const char *operand, char **text, size_t *length, tern_error *err);
 
+/* `name` is where the text comes from. */
+tern_status use_check_utf8(const char *name, const char *text, size_t length, tern_error *err);
+
 /* Token ids as a JSON array. New reference; NULL: no memory. */
 json_t *use_ids_json(const int32_t *ids, size_t n);
 

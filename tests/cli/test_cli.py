@@ -170,7 +170,7 @@ def test_text():
     tally.check("--no-special", isinstance(document("--no-special", "tokenize", MODEL, sample, "--no-special"), list))
     tally.check("empty text", document("tokenize nothing", "tokenize", MODEL, "") == [])
     expect("--pieces", 0, "tokenize", MODEL, "the sand", "--pieces", out=r"\d+")
-    expect("invalid UTF-8", 0, "tokenize", MODEL, "-", stdin=b"a\xff\xfeb")
+    expect("invalid UTF-8", 1, "tokenize", MODEL, "-", stdin=b"a\xff\xfeb", err="byte 1")
 
     packed = json.dumps(ids).encode()
     back = expect("detokenize", 0, "detokenize", MODEL, stdin=packed)
@@ -178,7 +178,9 @@ def test_text():
     pieces = document("detokenize --stream", "detokenize", MODEL, "--stream", stdin=packed)
     tally.check("stream pieces join to the text", pieces is not None and "".join(pieces) == sample, pieces)
     expect("--skip-special", 0, "detokenize", MODEL, "--skip-special", stdin=b"[318, 5, 319]")
-    for bad in (b"", b"{}", b"[1, ", b'["1"]', b"[1.5]", b"[320]", b"[-1]", b"[1] x"):
+    beyond = expect("ids beyond the vocabulary vanish", 0, "detokenize", MODEL, stdin=b"[320, 99999]")
+    tally.check("nothing of them is left", beyond and beyond.out == b"", beyond and beyond.out)
+    for bad in (b"", b"{}", b"[1, ", b'["1"]', b"[1.5]", b"[-1]", b"[1] x"):
         expect(f"detokenize {bad!r}", 1, "detokenize", MODEL, stdin=bad)
 
 
