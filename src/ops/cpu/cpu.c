@@ -1,5 +1,17 @@
-/* cpu.c - placeholder table until SIMD levels land: every level is the reference. */
-#include "ops/ops.h"
+/* cpu.c - the cpu backend: which SIMD levels there are, the op table of each, and memory.
+ *
+ * Layouts are the reference's, so that its ops serve wherever a level has no kernel of its own. No weight is copied:
+ * kernels read the mapping (docs/ops-cpu.md has the measurement behind that).
+ */
+#include "ops/cpu/cpu.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#include <string.h>
+
+#include "base/mem.h"
+#include "ops/ref/ref.h"
 
 const char *ops_simd_name(ops_simd level)
 {
@@ -7,12 +19,91 @@ const char *ops_simd_name(ops_simd level)
   return names[level];
 }
 
+#if defined(__x86_64__)
+/* clang's __builtin_cpu_supports has no name for it. */
+static bool has_f16c(void)
+{
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
+
 ops_simd ops_simd_best(void)
 {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+    return SIMD_BASELINE;
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+             ? SIMD_AVX512
+             : SIMD_AVX2;
+#else
   return SIMD_BASELINE;
+#endif
 }
+
+/* ---- memory ---- */
+
+static void *host_alloc(ops_context *cx, size_t bytes)
+{
+  (void)cx;
+  return mem_aligned(64, bytes);
+}
+
+static void host_release(ops_context *cx, void *p)
+{
+  (void)cx;
+  mem_free(p);
+}
+
+static void host_copy(ops_context *cx, void *to, const void *from, size_t bytes)
+{
+  (void)cx;
+  memcpy(to, from, bytes);
+}
+
+static size_t kv_block_bytes(int kv_heads, int key_dim, int value_dim)
+{
+  return (size_t)KV_BLOCK * (size_t)kv_heads * ((size_t)key_dim + (size_t)value_dim) * sizeof(float);
+}
+
+/* Scores of CPU_QUERIES queries a worker; the reference's attention wants one row. */
+static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err)
+{
+  (void)tokens;
+  (void)heads;
+  size_t rows = (size_t)CPU_QUERIES * (size_t)cpu_workers(cx), bytes;
+  if (__builtin_mul_overflow(cpu_scores_stride(keys), rows * sizeof(float), &bytes))
+    return err_nomem(err, "attention scores");
+  if (bytes <= cx->scratch_bytes)
+    return TERN_OK;
+  void *scratch = mem_aligned(64, bytes);
+  if (!scratch)
+    return err_nomem(err, "attention scores");
+  mem_free(cx->scratch);
+  cx->scratch = scratch;
+  cx->scratch_bytes = bytes;
+  return TERN_OK;
+}
+
+/* ---- tables ---- */
+
+#define ENTRY(op, level) [OP_##op] = cpu_##op##_##level,
+#define TABLE(level, label)                                                                                            \
+  {                                                                                                                    \
+    .name = label, .run = {CPU_KERNELS(ENTRY, level) CPU_INHERITED}, .alloc = host_alloc, .release = host_release,     \
+    .write = host_copy, .read = host_copy, .kv_block_bytes = kv_block_bytes, .reserve = reserve,                       \
+  }
 
 const ops_backend *ops_cpu(ops_simd level)
 {
-  return level == SIMD_BASELINE ? ops_ref() : NULL;
+  static const ops_backend tables[] = {
+    [SIMD_BASELINE] = TABLE(baseline, "cpu/baseline"),
+#if defined(__x86_64__)
+    [SIMD_AVX2] = TABLE(avx2, "cpu/avx2"),
+    [SIMD_AVX512] = TABLE(avx512, "cpu/avx512"),
+#endif
+  };
+  return level <= ops_simd_best() ? &tables[level] : NULL;
 }

@@ -1,0 +1,50 @@
+/* cpu.h - what the files of the cpu backend share: the kernels of each level, and handing work to the pool.
+ *
+ * The backend computes numerics `exact` (DT_F32 everywhere) with the reference's bits at every SIMD level. A record of
+ * another type goes to the reference: the fp modes give one such record, their embedding.
+ */
+#ifndef TERN_OPS_CPU_CPU_H
+#define TERN_OPS_CPU_CPU_H
+
+#include "ops/ops.h"
+
+/* The ops that have kernels; the others run the reference's. */
+#define CPU_KERNELS(KERNEL, level) KERNEL(linear, level)
+
+/* Designated entries of the table for the rest. */
+#define CPU_INHERITED                                                                                                  \
+  [OP_embed] = ref_embed, [OP_rms_norm] = ref_rms_norm, [OP_rope] = ref_rope, [OP_kv_append] = ref_kv_append,          \
+  [OP_attention] = ref_attention, [OP_glu] = ref_glu, [OP_add] = ref_add, [OP_select] = ref_select
+
+#define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
+CPU_KERNELS(CPU_DECLARE, baseline)
+#if defined(__x86_64__)
+CPU_KERNELS(CPU_DECLARE, avx2)
+CPU_KERNELS(CPU_DECLARE, avx512)
+#endif
+
+/* Queries that attention carries at once, at most; reserve() makes room for their scores, a row each. */
+enum { CPU_QUERIES = 4 };
+
+/* Floats between two rows of scores for `keys` keys: whole blocks, and one to spare. */
+static inline size_t cpu_scores_stride(int64_t keys)
+{
+  return ((size_t)keys / KV_BLOCK + 2) * KV_BLOCK;
+}
+
+static inline int cpu_workers(const ops_context *cx)
+{
+  return cx->workers ? pool_size(cx->workers) : 1;
+}
+
+/* Runs fn on all workers, or on this thread alone where the work is not worth the hand-over: `cycles` is a rough
+ * estimate of all of it, and handing over costs some thousands. */
+static inline void cpu_run(ops_context *cx, int64_t cycles, pool_fn *fn, void *user)
+{
+  if (cx->workers && cycles > 20000)
+    pool_run(cx->workers, fn, user);
+  else
+    fn(user, 0, 1);
+}
+
+#endif

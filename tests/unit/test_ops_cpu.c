@@ -1,0 +1,304 @@
+/* Proves that the cpu backend's matrix products have the reference's bits: every stored format, group and scale type,
+ * odd sizes, unaligned weights, any number of tokens, every SIMD level, several numbers of threads. */
+#include "test_ops_cpu.h"
+
+enum { MOST_TOKENS = 200 };
+static const int token_counts[] = {1, 2, 3, 5, 7, 8, 12, 13, 64, 97, MOST_TOKENS};
+
+/* ---- random weights ---- */
+
+typedef struct format {
+  ops_quant quant;
+  int bits, group;
+  ops_dtype stored;
+} format;
+
+static void describe(const format *f, int64_t n, int64_t k, char *out, size_t size)
+{
+  static const char *const quants[] = {"dense", "affine", "mxfp4", "mxfp8", "nvfp4"};
+  static const char *const types[] = {"f32", "bf16", "f16"};
+  snprintf(out, size, "%s %d bits, groups of %d, %s, %lld x %lld", quants[f->quant], f->bits, f->group,
+           types[f->stored], (long long)n, (long long)k);
+}
+
+/* n bytes of its own at an odd address; *base is what to free. */
+static uint8_t *unaligned(size_t n, uint8_t **base)
+{
+  *base = malloc(n + 1);
+  assert_non_null(*base);
+  return *base + 1;
+}
+
+static void store_value(ops_dtype stored, uint8_t *at, int64_t i, float x)
+{
+  uint16_t half = stored == DT_BF16 ? bf16_from_f32(x) : f16_from_f32(x);
+  if (stored == DT_F32)
+    memcpy(at + 4 * i, &x, 4);
+  else
+    memcpy(at + 2 * i, &half, 2);
+}
+
+typedef struct weight {
+  ops_weight w;
+  uint8_t *base[3];
+} weight;
+
+static uint8_t *random_values(uint64_t *seed, ops_dtype stored, int64_t n, float range, uint8_t **base)
+{
+  uint8_t *values = unaligned((size_t)n * (stored == DT_F32 ? 4 : 2), base);
+  for (int64_t i = 0; i < n; i++)
+    store_value(stored, values, i, random_float(seed, range));
+  return values;
+}
+
+static uint8_t *random_bytes(uint64_t *seed, int64_t n, int low, int high, uint8_t **base)
+{
+  uint8_t *bytes = unaligned((size_t)n, base);
+  for (int64_t i = 0; i < n; i++)
+    bytes[i] = (uint8_t)(low + (int)(next_random(seed) % (uint64_t)(high - low + 1)));
+  return bytes;
+}
+
+static weight random_weight(uint64_t *seed, const format *f, int64_t n, int64_t k)
+{
+  weight x = {.w = {.name = "w", .quant = f->quant, .bits = f->bits, .group = f->group, .stored = f->stored}};
+  x.w.n = n;
+  x.w.k = k;
+  if (f->quant == Q_NONE) {
+    x.w.data = random_values(seed, f->stored, n * k, 1.0f, &x.base[0]);
+    return x;
+  }
+  int64_t groups = n * (k / f->group);
+  x.w.data = random_bytes(seed, n * k * f->bits / 8, 0, 255, &x.base[0]);
+  if (f->quant == Q_AFFINE) {
+    x.w.scales = random_values(seed, f->stored, groups, 0.02f, &x.base[1]);
+    x.w.biases = random_values(seed, f->stored, groups, 0.3f, &x.base[2]);
+  } else if (f->quant == Q_NVFP4) {
+    x.w.scales = random_bytes(seed, groups, 0, 255, &x.base[1]);
+  } else {
+    x.w.scales = random_bytes(seed, groups, 110, 135, &x.base[1]);
+    ((uint8_t *)x.base[1])[1] = 0; /* 2^-127 */
+  }
+  return x;
+}
+
+static void free_weight(weight *x)
+{
+  for (int i = 0; i < 3; i++)
+    free(x->base[i]);
+}
+
+/* ---- comparing ---- */
+
+typedef struct products {
+  op_record record;
+  float *expected[3], *y[3];
+  int64_t n[3];
+  int tokens;
+  const float *residual; /* restored to y[0] before each run: the sum is in place */
+  char what[128];
+} products;
+
+static void restore(void *user, const char *what)
+{
+  (void)what;
+  products *p = user;
+  for (int i = 0; i < p->record.linear.outputs; i++)
+    memset(p->y[i], 0x55, (size_t)(p->tokens * p->n[i]) * sizeof(float));
+  if (p->residual)
+    memcpy(p->y[0], p->residual, (size_t)(p->tokens * p->n[0]) * sizeof(float));
+}
+
+static void check(void *user, const char *what)
+{
+  products *p = user;
+  for (int i = 0; i < p->record.linear.outputs; i++) {
+    int64_t at = first_difference(p->y[i], p->expected[i], (size_t)(p->tokens * p->n[i]));
+    if (at >= 0)
+      fail_msg("%s, %s, %d tokens: output %d, row %lld, column %lld: %a, expected %a", p->what, what, p->tokens, i,
+               (long long)(at / p->n[i]), (long long)(at % p->n[i]), (double)p->y[i][at], (double)p->expected[i][at]);
+  }
+}
+
+/* One input, `outputs` weights; the first adds to a residual if asked. Rows are independent, so the reference runs once
+ * over the most tokens and every smaller run is compared with its first rows. */
+static void compare(bench *b, uint64_t *seed, const weight *weights, int outputs, bool with_bias, bool with_residual,
+                    const float *x, const char *what)
+{
+  products p = {.record = {.kind = OP_linear}};
+  struct op_linear *a = &p.record.linear;
+  float *bias[3] = {0}, *residual = NULL;
+  snprintf(p.what, sizeof p.what, "%s", what);
+  a->x = x;
+  a->outputs = outputs;
+  for (int i = 0; i < outputs; i++) {
+    size_t size = (size_t)(MOST_TOKENS * weights[i].w.n);
+    a->w[i] = &weights[i].w;
+    p.n[i] = weights[i].w.n;
+    p.expected[i] = random_floats(seed, size, 0);
+    p.y[i] = random_floats(seed, size, 0);
+    a->y[i] = p.expected[i];
+    if (with_bias)
+      a->bias[i] = bias[i] = random_floats(seed, (size_t)p.n[i], 1);
+  }
+  if (with_residual) {
+    residual = random_floats(seed, (size_t)(MOST_TOKENS * p.n[0]), 3);
+    memcpy(p.expected[0], residual, (size_t)(MOST_TOKENS * p.n[0]) * sizeof(float));
+    a->residual = p.expected[0];
+    p.residual = residual;
+  }
+  ops_step step = {.tokens = MOST_TOKENS};
+  run_ref(b, &p.record, &step);
+  for (int i = 0; i < outputs; i++)
+    a->y[i] = p.y[i];
+  if (with_residual)
+    a->residual = p.y[0];
+  for (size_t t = 0; t < sizeof token_counts / sizeof *token_counts; t++) {
+    step.tokens = p.tokens = token_counts[t];
+    run_everywhere(b, &p.record, &step, restore, check, &p);
+  }
+  for (int i = 0; i < outputs; i++) {
+    free(p.expected[i]);
+    free(p.y[i]);
+    free(bias[i]);
+  }
+  free(residual);
+}
+
+static void compare_format(bench *b, const format *f, int64_t n, int64_t k)
+{
+  uint64_t seed = (uint64_t)(f->bits * 1000003 + f->group * 1009 + (int)f->stored * 31 + (int)f->quant) + (uint64_t)k;
+  char what[128];
+  describe(f, n, k, what, sizeof what);
+  weight w = random_weight(&seed, f, n, k);
+  float *x = random_floats(&seed, (size_t)(MOST_TOKENS * k), 2);
+  compare(b, &seed, &w, 1, n % 2, n % 3 == 0, x, what);
+  free(x);
+  free_weight(&w);
+}
+
+/* ---- the formats ---- */
+
+static void test_affine(void **state)
+{
+  static const int bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+  for (int i = 0; i < 6; i++)
+    for (int g = 0; g < 3; g++)
+      for (int stored = DT_F32; stored <= DT_F16; stored++) {
+        format f = {Q_AFFINE, bits[i], groups[g], (ops_dtype)stored};
+        compare_format(*state, &f, 19, groups[g]);
+        compare_format(*state, &f, 69, 352 / groups[g] * groups[g]);
+      }
+}
+
+/* Long rows: more groups than one panel of scales, and sizes of the models that must be fast. */
+static void test_affine_long(void **state)
+{
+  static const format formats[] = {{Q_AFFINE, 4, 32, DT_F16}, {Q_AFFINE, 4, 64, DT_BF16}, {Q_AFFINE, 4, 128, DT_BF16},
+                                   {Q_AFFINE, 4, 64, DT_F32}, {Q_AFFINE, 8, 64, DT_BF16}, {Q_AFFINE, 3, 64, DT_F16}};
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    compare_format(*state, &formats[i], 5, 32 * 37 * (formats[i].group / 32));
+}
+
+static void test_fp(void **state)
+{
+  static const format formats[] = {{Q_MXFP4, 4, 32, DT_F32}, {Q_MXFP8, 8, 32, DT_F32}, {Q_NVFP4, 4, 16, DT_F32}};
+  for (int i = 0; i < 3; i++) {
+    compare_format(*state, &formats[i], 3, formats[i].group);
+    compare_format(*state, &formats[i], 69, formats[i].group * 11);
+    compare_format(*state, &formats[i], 16, formats[i].group * 35);
+  }
+}
+
+static void test_dense(void **state)
+{
+  for (int stored = DT_F32; stored <= DT_F16; stored++) {
+    format f = {Q_NONE, 0, 0, (ops_dtype)stored};
+    compare_format(*state, &f, 1, 1);
+    compare_format(*state, &f, 69, 37);
+    compare_format(*state, &f, 33, 555);
+  }
+}
+
+/* Three outputs of different formats and sizes share one input, with and without bias and residual. */
+static void test_several_outputs(void **state)
+{
+  static const format formats[] = {{Q_AFFINE, 4, 64, DT_BF16}, {Q_NONE, 0, 0, DT_BF16}, {Q_AFFINE, 6, 32, DT_F16}};
+  static const int64_t sizes[] = {130, 33, 5};
+  uint64_t seed = 5;
+  weight w[3];
+  for (int i = 0; i < 3; i++)
+    w[i] = random_weight(&seed, &formats[i], sizes[i], 128);
+  float *x = random_floats(&seed, MOST_TOKENS * 128, 1);
+  for (int how = 0; how < 4; how++)
+    compare(*state, &seed, w, 3, how & 1, how & 2, x, "three outputs");
+  free(x);
+  for (int i = 0; i < 3; i++)
+    free_weight(&w[i]);
+}
+
+/* Every value that a scale can have, the ones for which a fused multiply-add would differ included. */
+static void test_odd_scales(void **state)
+{
+  uint64_t seed = 11;
+  for (int stored = DT_F32; stored <= DT_F16; stored++) {
+    for (int bits = 4; bits <= 8; bits += 4) {
+      format f = {Q_AFFINE, bits, 32, (ops_dtype)stored};
+      weight w = random_weight(&seed, &f, 96, 64);
+      for (size_t i = 0; i < (size_t)(96 * 2) * (stored == DT_F32 ? 4 : 2); i++) {
+        ((uint8_t *)w.w.scales)[i] = (uint8_t)next_random(&seed);
+        ((uint8_t *)w.w.biases)[i] = (uint8_t)next_random(&seed);
+      }
+      /* 2e38 * 2 overflows before -2e38 is added; a fused form would give 2e38. */
+      store_value(f.stored, (uint8_t *)w.w.scales, 0, 2e38f);
+      store_value(f.stored, (uint8_t *)w.w.biases, 0, -2e38f);
+      float *x = random_floats(&seed, MOST_TOKENS * 64, 1);
+      compare(*state, &seed, &w, 1, false, false, x, "odd scales");
+      free(x);
+      free_weight(&w);
+    }
+  }
+}
+
+/* Inputs with zeros of both signs, subnormals, infinities and NaN. */
+static void test_odd_inputs(void **state)
+{
+  static const format formats[] = {{Q_AFFINE, 4, 64, DT_BF16}, {Q_NONE, 0, 0, DT_F16}, {Q_MXFP4, 4, 32, DT_F32}};
+  uint64_t seed = 23;
+  for (int i = 0; i < 3; i++) {
+    weight w = random_weight(&seed, &formats[i], 40, 64);
+    float *x = random_floats(&seed, MOST_TOKENS * 64, 1);
+    sprinkle(&seed, x, MOST_TOKENS / 2 * 64, false);
+    for (int t = MOST_TOKENS / 2; t < MOST_TOKENS; t += 3)
+      sprinkle(&seed, x + t * 64, 64, true);
+    compare(*state, &seed, &w, 1, true, true, x, "odd inputs");
+    free(x);
+    free_weight(&w);
+  }
+}
+
+static void test_levels(void **state)
+{
+  (void)state;
+  assert_non_null(ops_cpu(SIMD_BASELINE));
+  assert_non_null(ops_cpu(ops_simd_best()));
+  assert_string_equal(ops_simd_name(SIMD_BASELINE), "baseline");
+  assert_string_equal(ops_simd_name(SIMD_AVX2), "avx2");
+  assert_string_equal(ops_simd_name(SIMD_AVX512), "avx512");
+  for (int l = 0; l < SIMD_LEVELS; l++) {
+    const ops_backend *b = ops_cpu((ops_simd)l);
+    assert_int_equal(b != NULL, l <= (int)ops_simd_best());
+    for (int i = 0; b && i < OP_COUNT; i++)
+      assert_non_null(b->run[i]);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_levels),     cmocka_unit_test(test_affine),     cmocka_unit_test(test_affine_long),
+      cmocka_unit_test(test_fp),         cmocka_unit_test(test_dense),      cmocka_unit_test(test_several_outputs),
+      cmocka_unit_test(test_odd_scales), cmocka_unit_test(test_odd_inputs),
+  };
+  return cmocka_run_group_tests(tests, open_bench, close_bench);
+}
