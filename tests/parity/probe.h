@@ -23,4 +23,13 @@ TERN_API int32_t probe_sampler_next(sampler *s, float *logits, const int32_t *hi
                                     size_t error_size);
 TERN_API void probe_sampler_close(sampler *s);
 
+/* The format room; see probe_format.c for the texts. NULL and *err where the input is refused. */
+TERN_API void probe_free(void *p);
+TERN_API char *probe_json(const char *text, size_t n, size_t *length, tern_error *err);
+TERN_API char *probe_st(const char *path, size_t *length, tern_error *err);
+TERN_API tern_status probe_st_copy(const char *from, const char *to, tern_error *err);
+/* out: quantised, group size, bits */
+TERN_API tern_status probe_quant(const char *config, const char *path, bool has_scales, int32_t out[3], char mode[16],
+                                 tern_error *err);
+
 #endif
