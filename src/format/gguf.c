@@ -362,7 +362,9 @@ static tern_status parse_prologue(gguf *g, cursor *c, uint64_t *n_tensors, uint6
 
 static tern_status parse(gguf *g, tern_error *err)
 {
-  cursor c = {.path = g->path, .at = g->file.data, .end = g->file.data + g->file.size, .err = err};
+  /* An empty file has no mapping. */
+  const uint8_t *start = g->file.data ? g->file.data : (const uint8_t *)"";
+  cursor c = {.path = g->path, .at = start, .end = start + g->file.size, .err = err};
   uint64_t n_tensors = 0, n_values = 0, *offsets = NULL;
   TRY(parse_prologue(g, &c, &n_tensors, &n_values));
   TRY(parse_values(g, &c, n_values));
