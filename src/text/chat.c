@@ -201,14 +201,14 @@ static bool render(tmpl_rt *r, const chat *c, const char *text, size_t n, char *
   return status == TERN_OK;
 }
 
-tern_status chat_render(const chat *c, const char *request, size_t n, char **out, size_t *length, tern_error *err)
+tern_status chat_render(const chat *c, const char *text, size_t n, char **out, size_t *length, tern_error *err)
 {
   tmpl_locale locale;
   if (!tmpl_locale_enter(&locale))
     return err_nomem(err, "the C locale");
   tmpl_rt r;
   rt_init(&r, err);
-  tern_status status = render(&r, c, request, n, out, length) ? TERN_OK : r.status;
+  tern_status status = render(&r, c, text, n, out, length) ? TERN_OK : r.status;
   rt_free(&r);
   tmpl_locale_leave(&locale);
   return status;

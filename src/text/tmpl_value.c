@@ -21,36 +21,20 @@ void rt_free(tmpl_rt *r)
   arena_free(&r->mem);
 }
 
-static bool set_error(tmpl_rt *r, tern_status status, const char *format, va_list args)
+void rt_set_error(tmpl_rt *r, tern_status status, const char *format, ...)
 {
   if (r->status != TERN_OK) /* the first error is the cause */
-    return false;
+    return;
   char text[sizeof r->err->text];
+  va_list args;
+  va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
+  va_end(args);
   r->status = status;
   if (r->line > 0)
     err_set(r->err, status, "%s: line %d: %s", r->what, r->line, text);
   else
     err_set(r->err, status, "%s: %s", r->what, text);
-  return false;
-}
-
-bool rt_fail(tmpl_rt *r, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  set_error(r, TERN_E_TEMPLATE, format, args);
-  va_end(args);
-  return false;
-}
-
-bool rt_fail_status(tmpl_rt *r, tern_status status, const char *format, ...)
-{
-  va_list args;
-  va_start(args, format);
-  set_error(r, status, format, args);
-  va_end(args);
-  return false;
 }
 
 bool rt_nomem(tmpl_rt *r)
@@ -61,7 +45,7 @@ bool rt_nomem(tmpl_rt *r)
 void *rt_alloc(tmpl_rt *r, size_t size)
 {
   if (size > TMPL_MAX_MEMORY || r->mem.total > TMPL_MAX_MEMORY - size) {
-    rt_fail_status(r, TERN_E_LIMIT, "needs more than %d MiB of memory", TMPL_MAX_MEMORY >> 20);
+    rt_set_error(r, TERN_E_LIMIT, "needs more than %d MiB of memory", TMPL_MAX_MEMORY >> 20);
     return NULL;
   }
   void *p = arena_alloc(&r->mem, size ? size : 1);

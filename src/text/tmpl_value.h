@@ -176,9 +176,11 @@ struct tmpl_rt {
 
 void rt_init(tmpl_rt *r, tern_error *err);
 void rt_free(tmpl_rt *r);
-/* Sets the line "template: line N: ..." unless an error is there already. Always false. */
-bool rt_fail(tmpl_rt *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool rt_fail_status(tmpl_rt *r, tern_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Sets the line "template: line N: ..." unless an error is there already. The macros give false, so that the compiler
+ * sees it too. */
+void rt_set_error(tmpl_rt *r, tern_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define rt_fail_status(r, ...) (rt_set_error(r, __VA_ARGS__), false)
+#define rt_fail(r, ...) (rt_set_error(r, TERN_E_TEMPLATE, __VA_ARGS__), false)
 bool rt_nomem(tmpl_rt *r);
 void *rt_alloc(tmpl_rt *r, size_t size);               /* NULL: failed, error set */
 void *rt_zalloc(tmpl_rt *r, size_t size);              /* zeroed */

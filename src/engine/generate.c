@@ -1,0 +1,215 @@
+/* generate.c - one answer: sync, then sample and step until something ends it.
+ *
+ * The order within one token is the reference's (mlx_lm.generate.stream_generate): a stop id ends the answer before it
+ * is added to the text, and the token that reaches max_tokens is still part of it. A token that ends the answer is not
+ * consumed by the session.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/sample.h"
+#include "engine/stop.h"
+#include "text/detok.h"
+
+enum { DEFAULT_MAX_TOKENS = 256 };
+
+typedef struct answer {
+  tern_session *session;
+  const tern_generate_options *options;
+  sampler *sampler;
+  detok *detok;
+  stop_scan stops;
+  int32_t *history; /* last prompt token, then what was generated: what penalties look back on */
+  size_t n_history;
+  int32_t token; /* sampled last */
+  tern_status sampled;
+  tern_error *err;
+  const char *finish;
+  bool refused; /* on_text asked to end */
+} answer;
+
+static double seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void sample(void *user, int64_t position, float *logits)
+{
+  (void)position;
+  answer *a = user;
+  a->sampled = sampler_next(a->sampler, logits, a->history, a->n_history, &a->token, a->err);
+}
+
+static bool is_stop(const answer *a, int32_t id)
+{
+  const tern_model *m = a->session->model;
+  for (size_t i = 0; !a->options->ignore_eos && i < m->n_stop_ids; i++)
+    if (m->stop_ids[i] == id)
+      return true;
+  for (size_t i = 0; i < a->options->n_stop_ids; i++)
+    if (a->options->stop_ids[i] == id)
+      return true;
+  return false;
+}
+
+static void send(answer *a, const char *text, size_t n)
+{
+  if (n && a->options->on_text && !a->refused && !a->options->on_text(a->options->user, text, n))
+    a->refused = true;
+}
+
+/* Adds text; true if a stop string ended the answer. */
+static bool add_text(answer *a, const char *text, size_t n)
+{
+  const char *ready;
+  size_t length;
+  bool stopped = stop_add(&a->stops, text, n, &ready, &length);
+  send(a, ready, length);
+  return stopped;
+}
+
+/* What the detokenizer and the stop scan still hold. */
+static tern_status flush(answer *a)
+{
+  const char *text;
+  size_t n;
+  TRY(detok_finish(a->detok, &text, &n, a->err));
+  if (add_text(a, text, n)) {
+    a->finish = "stop";
+    return TERN_OK;
+  }
+  stop_finish(&a->stops, &text, &n);
+  send(a, text, n);
+  return TERN_OK;
+}
+
+/* Takes the sampled token; sets finish where it ends the answer. */
+static tern_status accept(answer *a, size_t max_tokens)
+{
+  if (is_stop(a, a->token)) {
+    a->finish = "stop";
+    return flush(a);
+  }
+  a->history[a->n_history++] = a->token;
+  const char *text;
+  size_t n;
+  TRY(detok_push(a->detok, a->token, &text, &n, a->err));
+  if (add_text(a, text, n)) {
+    a->finish = "stop";
+    return TERN_OK;
+  }
+  if (a->n_history - 1 == max_tokens) {
+    a->finish = "length";
+    return flush(a);
+  }
+  if (a->refused)
+    a->finish = "cancelled";
+  return TERN_OK;
+}
+
+static tern_status run(answer *a, const int32_t *ids, size_t n, size_t max_tokens, tern_result *result)
+{
+  double start = seconds();
+  session_sink sink = {sample, a};
+  session_request request = {.ids = ids, .n = n, .limit = (int64_t)(n + max_tokens - 1)};
+  a->history[a->n_history++] = ids[n - 1];
+  result->prompt_tokens = n;
+  TRY(session_sync(a->session->timeline, &request, &sink, &result->cached_tokens, a->err));
+  TRY(a->sampled);
+  double prompt_end = seconds();
+  result->prompt_seconds = prompt_end - start;
+  for (;;) {
+    TRY(accept(a, max_tokens));
+    if (a->stops.text.failed)
+      return err_nomem(a->err, "answer");
+    if (a->finish)
+      break;
+    TRY(session_step(a->session->timeline, a->token, &sink, a->err));
+    TRY(a->sampled);
+  }
+  result->decode_seconds = seconds() - prompt_end;
+  return TERN_OK;
+}
+
+static sample_type logits_type(const model *m)
+{
+  static const sample_type types[] = {[DT_F32] = SAMPLE_F32, [DT_BF16] = SAMPLE_BF16, [DT_F16] = SAMPLE_F16};
+  return types[model_logits_dtype(m)];
+}
+
+/* How many tokens may come: what was asked for, or all that fits. */
+static tern_status admit(const tern_session *s, const tern_generate_options *o, size_t n, size_t *max_tokens,
+                         tern_error *err)
+{
+  int context = session_context(s->timeline);
+  if (o->max_tokens >= 0) {
+    *max_tokens = o->max_tokens ? (size_t)o->max_tokens : DEFAULT_MAX_TOKENS;
+  } else {
+    if (n > (size_t)context)
+      return err_set(err, TERN_E_LIMIT, "context: a prompt of %zu tokens does not fit the %d positions", n, context);
+    *max_tokens = (size_t)context - n + 1;
+  }
+  return TERN_OK;
+}
+
+static tern_status prepare(answer *a, size_t max_tokens)
+{
+  const tern_generate_options *o = a->options;
+  const tern_model *m = a->session->model;
+  TRY(sampler_open(&o->sampling, m->info.vocab, logits_type(m->net), &a->sampler, a->err));
+  TRY(detok_open(m->tok, true, &a->detok, a->err));
+  TRY(stop_open(&a->stops, o->stops, o->n_stops, a->err));
+  a->history = mem_array(max_tokens + 1, sizeof *a->history);
+  return a->history ? TERN_OK : err_nomem(a->err, "token list");
+}
+
+/* Hands text and ids over; on failure nothing. */
+static tern_status hand_over(answer *a, tern_result *result)
+{
+  size_t n = a->n_history - 1;
+  memmove(a->history, a->history + 1, n * sizeof *a->history);
+  result->text = buf_take(&a->stops.text);
+  if (!result->text)
+    return err_nomem(a->err, "answer");
+  result->ids = a->history;
+  a->history = NULL;
+  result->n_ids = n;
+  result->finish = a->finish;
+  return TERN_OK;
+}
+
+tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const tern_generate_options *opt,
+                          tern_result *result, tern_error *err)
+{
+  static const tern_generate_options defaults = {0};
+  answer a = {.session = s, .options = opt ? opt : &defaults, .err = err};
+  *result = (tern_result){0};
+  if (n == 0)
+    return err_set(err, TERN_E_USAGE, "prompt: it has no tokens");
+  size_t max_tokens = 0;
+  TRY(admit(s, a.options, n, &max_tokens, err));
+  tern_status status = prepare(&a, max_tokens);
+  if (status == TERN_OK)
+    status = run(&a, ids, n, max_tokens, result);
+  if (status == TERN_OK)
+    status = hand_over(&a, result);
+  sampler_close(a.sampler);
+  detok_close(a.detok);
+  stop_close(&a.stops);
+  mem_free(a.history);
+  if (status != TERN_OK)
+    *result = (tern_result){0};
+  session_uncancel(s->timeline);
+  return status;
+}
+
+void tern_result_clear(tern_result *result)
+{
+  mem_free(result->text);
+  mem_free(result->ids);
+  *result = (tern_result){0};
+}
