@@ -220,13 +220,16 @@ static tern_status read_list(const json_t *object, const char *where, const char
   const json_t *list = cfg_obj_get(object, key);
   char place[2 * PLACE], each[2 * PLACE + 32];
   snprintf(place, sizeof place, "%.*s: %s", PLACE, where, key);
-  if (!list && required)
-    return err_set(err, TERN_E_FORMAT, "%s: %s is missing", where, key);
-  if (list && !json_is_array(list))
+  if (!list) {
+    *out = NULL;
+    *n = 0;
+    return required ? err_set(err, TERN_E_FORMAT, "%s: %s is missing", where, key) : TERN_OK;
+  }
+  if (!json_is_array(list))
     return wrong(place, list, "a list", err);
-  char *items = NULL;
   size_t count = json_array_size(list);
-  if (list && !(items = mem_array(count, size)))
+  char *items = mem_array(count, size);
+  if (!items)
     return err_nomem(err, place);
   for (size_t i = 0; i < count; i++) {
     snprintf(each, sizeof each, "%s[%zu]", place, i);

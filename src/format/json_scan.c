@@ -140,6 +140,7 @@ tern_status scan_string(json_scan *s, const char *wanted, slice *out)
     return scan_unexpected(s, wanted);
   const char *start = s->p;
   bool escapes = false;
+  unsigned char all = 0; /* the bytes or-ed: most strings are plain ASCII and need no look at their UTF-8 */
   while (s->p < s->end && *s->p != '"') {
     if ((unsigned char)*s->p < 0x20)
       return fault(s, s->p, "a control character in a string");
@@ -147,14 +148,15 @@ tern_status scan_string(json_scan *s, const char *wanted, slice *out)
       escapes = true;
       s->p++;
     }
-    s->p += s->p < s->end;
+    if (s->p < s->end)
+      all |= (unsigned char)*s->p++;
   }
   if (s->p == s->end)
     return scan_unexpected(s, "the end of a string");
   slice raw = {start, (size_t)(s->p - start)};
   s->p++;
   size_t bad;
-  if (!utf8_valid(raw.s, raw.n, &bad))
+  if (all >= 0x80 && !utf8_valid(raw.s, raw.n, &bad))
     return fault(s, start + bad, "not UTF-8");
   if (escapes)
     return unescape(s, raw, out);

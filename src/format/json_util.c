@@ -188,6 +188,7 @@ static tern_status build_string(builder *b, json_t **out)
 static tern_status build(builder *b, json_t **out)
 {
   json_scan *s = &b->scan;
+  *out = NULL;
   if (++b->values > VALUE_LIMIT)
     return err_set(b->err, TERN_E_LIMIT, "%s: more than %d values", b->name, VALUE_LIMIT);
   if (scan_accept(s, '{'))

