@@ -13,10 +13,14 @@
 #include "cli/verbs.h"
 
 const cli_verb cli_verbs[VERB_COUNT] = {
+    [VERB_RUN] = {"run", "[MODEL] [PROMPT|-]", "One answer, streamed to stdout.", 2, verb_run},
+    [VERB_CHAT] = {"chat", "[MODEL]", "A conversation in the terminal.", 1, verb_chat},
     [VERB_LOGITS] = {"logits", "MODEL --ids 1,2,3 | --ids-file F", "The logits after a list of token ids.", 1,
                      verb_logits},
     [VERB_TOKENIZE] = {"tokenize", "MODEL [TEXT|-]", "Text to token ids, as a JSON array.", 2, verb_tokenize},
     [VERB_DETOKENIZE] = {"detokenize", "MODEL", "A JSON array of token ids on stdin to text.", 1, verb_detokenize},
+    [VERB_RENDER] = {"render", "[MODEL] --json FILE", "Messages to the prompt that the chat template makes.", 1,
+                     verb_render},
     [VERB_INSPECT] = {"inspect", "MODEL", "What a checkpoint is: config, tensors, audit, memory.", 1, verb_inspect},
     [VERB_LS] = {"ls", "", "The models that are found.", 0, verb_ls},
     [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},

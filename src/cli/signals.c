@@ -52,6 +52,8 @@ void sig_watch(void (*cancel)(void *object), void *object)
   watched_object = object;
   watcher = cancel;
   watched = 1;
+  if (caught && cancel) /* it came while nothing could be cancelled yet */
+    cancel(object);
 }
 
 const volatile sig_atomic_t *sig_hold(void)

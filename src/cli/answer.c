@@ -1,0 +1,306 @@
+/* answer.c - see answer.h. */
+#include "cli/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "format/json_util.h"
+
+/* What transformers gave models without a template of their own, until it stopped: ChatML. */
+static const char default_template[] =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/* ---- template ---- */
+
+/* --chat-template: a file's text where there is such a file, else the template itself. */
+static tern_status own_template(const answerer *r, const char *given, tern_error *err)
+{
+  char *text = NULL;
+  size_t length = strlen(given);
+  if (file_is_regular(given))
+    TRY(use_text(given, &text, &length, err));
+  else if (!strstr(given, "{{") && !strstr(given, "{%"))
+    return err_set(err, TERN_E_NOT_FOUND, "--chat-template: \"%.60s\" is neither a file nor a template", given);
+  tern_status status = chat_set_template(r->model->chat, text ? text : given, length, err);
+  mem_free(text);
+  return status == TERN_OK ? status : err_prefix(err, status, "--chat-template");
+}
+
+static tern_status open_template(answerer *r, tern_error *err)
+{
+  const cli_args *a = r->args;
+  if (a->template_args) {
+    tern_status status =
+        jsonu_parse("--chat-template-args", a->template_args, strlen(a->template_args), &r->variables, err);
+    if (status != TERN_OK)
+      return err ? err->status = TERN_E_USAGE : TERN_E_USAGE;
+  }
+  if (a->chat_template)
+    return own_template(r, a->chat_template, err);
+  if (a->default_template && !chat_has_template(r->model->chat))
+    return chat_set_template(r->model->chat, default_template, strlen(default_template), err);
+  return TERN_OK;
+}
+
+bool answer_has_template(const answerer *r)
+{
+  return chat_has_template(r->model->chat);
+}
+
+/* ---- sampling ---- */
+
+static tern_status read_bias(answerer *r, tern_error *err)
+{
+  json_t *tree, *value;
+  const char *key;
+  size_t n = 0;
+  const char *text = r->args->logit_bias;
+  if (jsonu_parse("--logit-bias", text, strlen(text), &tree, err) != TERN_OK)
+    return err ? err->status = TERN_E_USAGE : TERN_E_USAGE;
+  r->bias_ids = mem_array(json_object_size(tree), sizeof *r->bias_ids);
+  r->bias_values = mem_array(json_object_size(tree), sizeof *r->bias_values);
+  tern_status status = r->bias_ids && r->bias_values ? TERN_OK : err_nomem(err, "logit bias");
+  json_object_foreach(tree, key, value)
+  {
+    int64_t id = 0;
+    if (status != TERN_OK)
+      break;
+    if (!args_read_int(key, 0, r->model->info.vocab - 1, &id))
+      status = err_set(err, TERN_E_USAGE, "--logit-bias: \"%.40s\" is not a token id from 0 to %d", key,
+                       r->model->info.vocab - 1);
+    else if (!json_is_number(value))
+      status = err_set(err, TERN_E_USAGE, "--logit-bias: the value of %s is not a number", key);
+    r->bias_ids[n] = (int32_t)id;
+    r->bias_values[n++] = (float)json_number_value(value);
+  }
+  json_decref(tree);
+  r->options.sampling.bias_ids = r->bias_ids;
+  r->options.sampling.bias_values = r->bias_values;
+  r->options.sampling.n_bias = n;
+  return status;
+}
+
+/* --extra-eos-token: an id, or a token's text. */
+static tern_status read_extra_eos(answerer *r, tern_error *err)
+{
+  const cli_strings *extra = &r->args->extra_eos;
+  r->stop_ids = mem_array(extra->n, sizeof *r->stop_ids);
+  if (!r->stop_ids)
+    return err_nomem(err, "stop ids");
+  for (size_t i = 0; i < extra->n; i++) {
+    int64_t id;
+    if (!args_read_int(extra->items[i], 0, INT32_MAX, &id))
+      id = tok_id(r->model->tok, extra->items[i], strlen(extra->items[i]));
+    if (id < 0)
+      return err_set(err, TERN_E_NOT_FOUND, "--extra-eos-token: \"%.60s\" is not a token of this model",
+                     extra->items[i]);
+    r->stop_ids[i] = (int32_t)id;
+  }
+  r->options.stop_ids = r->stop_ids;
+  r->options.n_stop_ids = extra->n;
+  return TERN_OK;
+}
+
+/* What XTC never cuts: the newline's ids and the stop ids, as in the reference. */
+static tern_status read_special(answerer *r, tern_error *err)
+{
+  int32_t *newline;
+  size_t n, stops = r->model->n_stop_ids, extra = r->options.n_stop_ids;
+  TRY(tok_encode(r->model->tok, "\n", 1, true, &newline, &n, err));
+  r->special = mem_array(n + stops + extra, sizeof *r->special);
+  if (r->special) {
+    memcpy(r->special, newline, n * sizeof *newline);
+    if (stops)
+      memcpy(r->special + n, r->model->stop_ids, stops * sizeof *newline);
+    if (extra)
+      memcpy(r->special + n + stops, r->stop_ids, extra * sizeof *newline);
+  }
+  mem_free(newline);
+  r->options.sampling.xtc_special = r->special;
+  r->options.sampling.n_xtc_special = n + stops + extra;
+  return r->special ? TERN_OK : err_nomem(err, "token ids");
+}
+
+static tern_status read_sampling(answerer *r, tern_error *err)
+{
+  const cli_args *a = r->args;
+  r->options = (tern_generate_options){
+      .sampling = {.temp = (float)a->temp,
+                   .top_p = (float)a->top_p,
+                   .min_p = (float)a->min_p,
+                   .min_tokens_to_keep = a->min_tokens_to_keep,
+                   .top_k = a->top_k,
+                   .xtc_probability = (float)a->xtc_probability,
+                   .xtc_threshold = (float)a->xtc_threshold,
+                   .repetition_penalty = (float)a->repetition_penalty,
+                   .presence_penalty = (float)a->presence_penalty,
+                   .frequency_penalty = (float)a->frequency_penalty,
+                   .repetition_context = a->repetition_context},
+      .max_tokens = a->max_tokens,
+      .stops = a->stops.items,
+      .n_stops = a->stops.n,
+      .ignore_eos = a->ignore_eos,
+  };
+  for (size_t i = 0; i < a->stops.n; i++)
+    if (!*a->stops.items[i])
+      return err_set(err, TERN_E_USAGE, "--stop: the text must not be empty");
+  if (a->logit_bias)
+    TRY(read_bias(r, err));
+  if (a->extra_eos.n)
+    TRY(read_extra_eos(r, err));
+  return a->xtc_probability > 0 ? read_special(r, err) : TERN_OK;
+}
+
+/* ---- open ---- */
+
+tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_error *err)
+{
+  tern_model_options options;
+  double start = use_seconds();
+  *out = (answerer){.args = a};
+  TRY(use_options(a, &options, err));
+  TRY(tern_model_open(dir, &options, &out->model, err));
+  out->open_ms = 1e3 * (use_seconds() - start);
+  say_more("opened in %.1f ms: %s, %s, backend %s, %d threads", out->open_ms, out->model->info.profile,
+           out->model->info.numerics, out->model->info.backend, out->model->info.threads);
+  TRY(open_template(out, err));
+  return read_sampling(out, err);
+}
+
+void answer_close(answerer *r)
+{
+  tern_model_close(r->model);
+  json_decref(r->variables);
+  mem_free(r->bias_ids);
+  mem_free(r->bias_values);
+  mem_free(r->special);
+  mem_free(r->stop_ids);
+  *r = (answerer){0};
+}
+
+uint64_t answer_seed(const cli_args *a)
+{
+  uint32_t seed;
+  if (ARGS_GIVEN(a, seed))
+    return a->seed;
+  if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+    seed = (uint32_t)(use_seconds() * 1e9);
+  return seed; /* 32 bits: short enough to type */
+}
+
+/* ---- ids ---- */
+
+static bool has_token(const tok *t, const char *piece)
+{
+  return tok_id(t, piece, strlen(piece)) >= 0;
+}
+
+/* Whether the reference would call this a thinking model: the default of the template's enable_thinking. */
+static bool thinks(const tok *t)
+{
+  static const char *const pairs[][2] = {
+      {"<think>", "</think>"}, {"<longcat_think>", "</longcat_think>"}, {"<|channel>", "<channel|>"}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (has_token(t, pairs[i][0]) && has_token(t, pairs[i][1]))
+      return true;
+  return false;
+}
+
+/* The request that chat_render takes, as text (free). NULL: no memory, or text that is not UTF-8. */
+static char *request_of(const answerer *r, const json_t *messages)
+{
+  json_t *variables = r->variables ? json_deep_copy(r->variables) : json_object();
+  if (variables && !json_object_get(variables, "enable_thinking"))
+    json_object_set_new(variables, "enable_thinking", json_boolean(thinks(r->model->tok)));
+  json_t *request =
+      json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt", 1, "kwargs", variables);
+  char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+  json_decref(request);
+  return text;
+}
+
+tern_status answer_chat_ids(const answerer *r, const json_t *messages, int32_t **ids, size_t *n, tern_error *err)
+{
+  char *prompt;
+  size_t length;
+  char *request = request_of(r, messages);
+  if (!request)
+    return err_nomem(err, "messages");
+  tern_status status = chat_render(r->model->chat, request, strlen(request), &prompt, &length, err);
+  free(request); /* jansson's own allocation */
+  if (status != TERN_OK)
+    return status;
+  /* The template writes special tokens itself. */
+  status = tok_encode(r->model->tok, prompt, length, false, ids, n, err);
+  mem_free(prompt);
+  return status;
+}
+
+tern_status answer_raw_ids(const answerer *r, const char *text, size_t length, int32_t **ids, size_t *n,
+                           tern_error *err)
+{
+  return tok_encode(r->model->tok, text, length, true, ids, n, err);
+}
+
+json_t *answer_message(const char *role, const char *text, size_t length)
+{
+  return json_pack("{ss so}", "role", role, "content", json_stringn(text, length));
+}
+
+/* ---- generate ---- */
+
+static void cancel(void *s)
+{
+  tern_session_cancel(s);
+}
+
+static tern_status nothing(size_t n, tern_result *result, tern_error *err)
+{
+  *result = (tern_result){
+      .finish = "length", .text = mem_strdup(""), .ids = mem_zalloc(sizeof *result->ids), .prompt_tokens = n};
+  if (result->text && result->ids)
+    return TERN_OK;
+  tern_result_clear(result);
+  return err_nomem(err, "answer");
+}
+
+tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *ids, size_t n, uint64_t seed,
+                            bool (*on_text)(void *user, const char *text, size_t length), void *user,
+                            tern_result *result, tern_error *err)
+{
+  tern_generate_options options = r->options;
+  options.sampling.seed = seed;
+  options.on_text = on_text;
+  options.user = user;
+  if (n && options.max_tokens == 0)
+    return nothing(n, result, err);
+  sig_watch(cancel, s);
+  tern_status status = tern_generate(s, ids, n, &options, result, err);
+  sig_release();
+  return status;
+}
+
+double answer_prompt_rate(const tern_result *result)
+{
+  return use_rate((double)(result->prompt_tokens - result->cached_tokens), result->prompt_seconds);
+}
+
+double answer_decode_rate(const tern_result *result)
+{
+  /* The first token comes out of the prompt, and one that reaches the limit is not stepped. */
+  return use_rate(result->n_ids ? (double)result->n_ids - 1 : 0, result->decode_seconds);
+}
+
+void answer_say_stats(const tern_result *result, uint64_t seed)
+{
+  say("prompt %zu tokens (%zu cached) at %.1f tok/s; answer %zu tokens at %.1f tok/s (%s); peak memory %.0f MB; seed "
+      "%llu",
+      result->prompt_tokens, result->cached_tokens, answer_prompt_rate(result), result->n_ids,
+      answer_decode_rate(result), result->finish, use_peak_mb(), (unsigned long long)seed);
+}

@@ -1,0 +1,407 @@
+/* chat.c - a conversation in the terminal, or over a pipe.
+ *
+ * A line is a message. One that ends in a backslash goes on in the next line; """ begins a block that ends with """.
+ * Lines that begin with a slash are commands. Answers go to stdout, everything else to stderr, so that a script can
+ * feed questions and read answers. Ctrl-C stops an answer (what was said stays in the conversation); at the prompt it
+ * drops the line, and twice in a row it ends the program.
+ *
+ * Every turn renders the whole conversation; the session reuses what it has read before. Turn t draws with seed + t.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "cli/answer.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+#include "format/json_util.h"
+
+enum { MOST_LINE = 16 << 20, MOST_FILE = 64 << 20 };
+
+typedef struct talk {
+  answerer r;
+  tern_session *session;
+  json_t *messages;
+  uint64_t seed;
+  unsigned turn;
+  buf answer;       /* the running one */
+  bool terminal;    /* a person types */
+  tern_result last; /* of the last answer, without its text and ids */
+  bool answered;
+} talk;
+
+/* ---- reading ---- */
+
+typedef enum read_end { READ_LINE, READ_EOF, READ_INTERRUPTED, READ_TOO_LONG } read_end;
+
+static void show_prompt(const talk *t, const char *prompt)
+{
+  if (!t->terminal)
+    return;
+  fputs(prompt, stderr);
+  fflush(stderr);
+}
+
+/* Appends one line, without its end. */
+static read_end read_line(buf *line)
+{
+  for (;;) {
+    errno = 0;
+    int c = getc(stdin);
+    if (c == EOF && ferror(stdin) && errno == EINTR) {
+      clearerr(stdin);
+      if (sig_caught())
+        return READ_INTERRUPTED;
+      continue;
+    }
+    if (c == EOF)
+      return line->length ? READ_LINE : READ_EOF;
+    if (c == '\n')
+      return READ_LINE;
+    if (line->length >= MOST_LINE)
+      return READ_TOO_LONG;
+    buf_addc(line, (char)c);
+  }
+}
+
+static bool ends_with(const buf *b, const char *end)
+{
+  size_t n = strlen(end);
+  return b->length >= n && !memcmp(b->data + b->length - n, end, n);
+}
+
+static void cut(buf *b, size_t n)
+{
+  b->length -= n;
+  b->data[b->length] = 0;
+}
+
+/* One message, which may be several lines. */
+static read_end read_message(const talk *t, buf *text)
+{
+  buf_clear(text);
+  show_prompt(t, ">>> ");
+  read_end end = read_line(text);
+  if (end != READ_LINE)
+    return end;
+  bool block = text->length >= 3 && !memcmp(text->data, "\"\"\"", 3);
+  if (block) {
+    memmove(text->data, text->data + 3, text->length - 2);
+    text->length -= 3;
+  }
+  for (;;) {
+    bool closed = block && ends_with(text, "\"\"\"");
+    bool goes_on = block ? !closed : ends_with(text, "\\");
+    if (closed)
+      cut(text, 3);
+    if (!goes_on || text->failed)
+      return READ_LINE;
+    if (!block)
+      cut(text, 1);
+    buf_addc(text, '\n');
+    show_prompt(t, "... ");
+    size_t before = text->length;
+    buf line = {0};
+    end = read_line(&line);
+    buf_add(text, line.data ? line.data : "", line.length);
+    buf_free(&line);
+    if (end == READ_EOF) {
+      cut(text, text->length - before + 1);
+      return READ_LINE;
+    }
+    if (end != READ_LINE)
+      return end;
+  }
+}
+
+/* ---- answering ---- */
+
+static bool print(void *user, const char *text, size_t length)
+{
+  talk *t = user;
+  buf_add(&t->answer, text, length);
+  out_write(text, length);
+  out_flush();
+  return out_ok();
+}
+
+static void drop_last(talk *t)
+{
+  json_array_remove(t->messages, json_array_size(t->messages) - 1);
+}
+
+/* Answers the last message. What goes wrong is said and the message dropped; only a lost stdout ends the program. */
+static void reply(talk *t)
+{
+  int32_t *ids = NULL;
+  size_t n;
+  tern_result result = {0};
+  tern_error why = {0};
+  buf_clear(&t->answer);
+  tern_status status = answer_chat_ids(&t->r, t->messages, &ids, &n, &why);
+  if (status == TERN_OK)
+    status = answer_generate(&t->r, t->session, ids, n, t->seed + t->turn, print, t, &result, &why);
+  sig_hold();
+  mem_free(ids);
+  bool stopped = status == TERN_E_CANCELLED;
+  if (stopped && sig_caught() == SIGINT)
+    sig_forget();
+  if (status != TERN_OK && !stopped) {
+    say_error(why.text);
+    drop_last(t);
+    return;
+  }
+  out_write("\n", 1);
+  out_flush();
+  const char *text = t->answer.data ? t->answer.data : "";
+  json_array_append_new(t->messages, answer_message("assistant", text, t->answer.length));
+  if (!stopped) {
+    t->last = result;
+    t->last.text = NULL;
+    t->last.ids = NULL;
+    t->answered = true;
+    if (t->r.args->stats)
+      answer_say_stats(&result, t->seed + t->turn);
+    tern_result_clear(&result);
+  }
+  t->turn++;
+}
+
+static void take_message(talk *t, const buf *text)
+{
+  tern_error why;
+  if (text->length == 0)
+    return;
+  if (use_check_utf8("message", text->data, text->length, &why) != TERN_OK) {
+    say_error(why.text);
+    return;
+  }
+  json_array_append_new(t->messages, answer_message("user", text->data, text->length));
+  reply(t);
+}
+
+/* ---- commands ---- */
+
+static void set_system(talk *t, const char *text)
+{
+  json_t *first = json_array_get(t->messages, 0);
+  const char *role = json_string_value(json_object_get(first, "role"));
+  if (role && !strcmp(role, "system"))
+    json_array_remove(t->messages, 0);
+  if (*text)
+    json_array_insert_new(t->messages, 0, answer_message("system", text, strlen(text)));
+}
+
+static bool command_help(talk *t, const char *rest)
+{
+  (void)t, (void)rest;
+  say("/help            this\n"
+      "/clear           forget the conversation, keep the system message\n"
+      "/system [TEXT]   set the system message, or take it away\n"
+      "/save FILE       write the conversation as JSON\n"
+      "/load FILE       take one up again\n"
+      "/stats           speed and memory of the last answer\n"
+      "/exit            leave (so does the end of input)\n"
+      "A line that ends in \\ goes on; \"\"\" begins and ends a block; Ctrl-C stops an answer");
+  return true;
+}
+
+static bool command_clear(talk *t, const char *rest)
+{
+  (void)rest;
+  json_t *first = json_array_get(t->messages, 0);
+  const char *role = json_string_value(json_object_get(first, "role"));
+  bool keep = role && !strcmp(role, "system");
+  while (json_array_size(t->messages) > (keep ? 1u : 0u))
+    drop_last(t);
+  say("cleared");
+  return true;
+}
+
+static bool command_system(talk *t, const char *rest)
+{
+  tern_error why;
+  if (use_check_utf8("message", rest, strlen(rest), &why) != TERN_OK) {
+    say_error(why.text);
+    return true;
+  }
+  set_system(t, rest);
+  say("%s", *rest ? "system message set" : "no system message");
+  return true;
+}
+
+static bool command_save(talk *t, const char *rest)
+{
+  json_t *document = json_pack("{sO}", "messages", t->messages);
+  if (!*rest)
+    say("/save needs a file name");
+  else if (!document || json_dump_file(document, rest, JSON_INDENT(2)) != 0)
+    say("%s: could not be written: %s", rest, strerror(errno));
+  else
+    say("saved %zu messages to %s", json_array_size(t->messages), rest);
+  json_decref(document);
+  return true;
+}
+
+/* Whether all of it is {"role", "content"} in strings. */
+static bool is_conversation(const json_t *messages)
+{
+  size_t i;
+  json_t *message;
+  if (!json_is_array(messages))
+    return false;
+  json_array_foreach(messages, i, message) if (!json_is_string(json_object_get(message, "role")) ||
+                                               !json_is_string(json_object_get(message, "content"))) return false;
+  return true;
+}
+
+static bool command_load(talk *t, const char *rest)
+{
+  tern_error why;
+  json_t *document;
+  if (!*rest) {
+    say("/load needs a file name");
+    return true;
+  }
+  if (jsonu_file(rest, MOST_FILE, &document, &why) != TERN_OK) {
+    say_error(why.text);
+    return true;
+  }
+  json_t *messages = json_object_get(document, "messages");
+  if (is_conversation(messages)) {
+    json_decref(t->messages);
+    t->messages = json_incref(messages);
+    say("loaded %zu messages from %s", json_array_size(messages), rest);
+  } else {
+    say("%s: \"messages\" is not a list of {\"role\", \"content\"}", rest);
+  }
+  json_decref(document);
+  return true;
+}
+
+static bool command_stats(talk *t, const char *rest)
+{
+  (void)rest;
+  if (t->answered)
+    answer_say_stats(&t->last, t->seed + t->turn - 1);
+  else
+    say("no answer yet; seed %llu", (unsigned long long)t->seed);
+  say("%zu messages, %zu of %d positions in use", json_array_size(t->messages), session_length(t->session->timeline),
+      session_context(t->session->timeline));
+  return true;
+}
+
+static bool command_exit(talk *t, const char *rest)
+{
+  (void)t, (void)rest;
+  return false;
+}
+
+/* Runs one; false: leave. */
+static bool take_command(talk *t, const char *line)
+{
+  static const struct {
+    const char *name;
+    bool (*run)(talk *t, const char *rest);
+  } commands[] = {{"/help", command_help}, {"/clear", command_clear}, {"/system", command_system},
+                  {"/save", command_save}, {"/load", command_load},   {"/stats", command_stats},
+                  {"/exit", command_exit}, {"/quit", command_exit}};
+  size_t length = strcspn(line, " \t\n");
+  const char *rest = line + length, *nearest = NULL;
+  rest += strspn(rest, " \t\n");
+  size_t best = (size_t)-1;
+  char name[32];
+  snprintf(name, sizeof name, "%.*s", (int)(length < 31 ? length : 31), line);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    size_t distance = help_distance(name, commands[i].name);
+    if (distance == 0)
+      return commands[i].run(t, rest);
+    if (distance < best) {
+      best = distance;
+      nearest = commands[i].name;
+    }
+  }
+  say("unknown command %s: did you mean %s? (/help lists all)", name, nearest);
+  return true;
+}
+
+/* ---- the loop ---- */
+
+static tern_status cancelled(tern_error *err)
+{
+  return err_set(err, TERN_E_CANCELLED, "interrupted");
+}
+
+static tern_status loop(talk *t, tern_error *err)
+{
+  buf text = {0};
+  int interrupts = 0; /* in a row, at the prompt */
+  tern_status status = TERN_OK;
+  for (bool on = true; on && out_ok() && status == TERN_OK;) {
+    sig_hold(); /* answer_generate lets go of it */
+    read_end end = read_message(t, &text);
+    if (end == READ_INTERRUPTED && sig_caught() == SIGINT && ++interrupts < 2) {
+      sig_forget();
+      say("\n(Ctrl-C again, /exit or Ctrl-D leaves)");
+    } else if (end == READ_INTERRUPTED) {
+      status = cancelled(err);
+    } else if (end == READ_TOO_LONG) {
+      status = err_set(err, TERN_E_LIMIT, "stdin: a line of more than %d bytes", MOST_LINE);
+    } else if (end == READ_EOF) {
+      on = false;
+    } else {
+      interrupts = 0;
+      if (text.failed)
+        status = err_nomem(err, "message");
+      else if (text.length && text.data[0] == '/')
+        on = take_command(t, text.data);
+      else
+        take_message(t, &text);
+      if (sig_caught())
+        status = cancelled(err);
+    }
+  }
+  sig_release();
+  buf_free(&text);
+  return status;
+}
+
+static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_error *err)
+{
+  tern_session_options options = {.context = a->context};
+  TRY(answer_open(a, dir, &t->r, err));
+  if (!answer_has_template(&t->r))
+    return err_set(err, TERN_E_NOT_FOUND,
+                   "%s: the model has no chat template: --use-default-chat-template gives one, and tern run needs none",
+                   dir);
+  TRY(tern_session_open(t->r.model, &options, &t->session, err));
+  if (a->system) {
+    TRY(use_check_utf8("--system", a->system, strlen(a->system), err));
+    set_system(t, a->system);
+  }
+  if (t->terminal)
+    say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);
+  return loop(t, err);
+}
+
+tern_status verb_chat(const cli_args *a, tern_error *err)
+{
+  const char *name, *ignored;
+  char *dir;
+  args_model_and_text(a, &name, &ignored);
+  if (a->model && a->n_words)
+    return err_set(err, TERN_E_USAGE, "chat: \"%.60s\": --model names the model already", a->words[0]);
+  TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
+  talk t = {.messages = json_array(), .seed = answer_seed(a), .terminal = isatty(STDIN_FILENO)};
+  tern_status status = talk_in(a, dir, &t, err);
+  tern_session_close(t.session);
+  answer_close(&t.r);
+  json_decref(t.messages);
+  buf_free(&t.answer);
+  mem_free(dir);
+  return status;
+}
