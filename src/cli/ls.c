@@ -18,7 +18,8 @@ typedef struct listing {
   const char *tier, *fidelity; /* "-": cannot be run */
   double bytes;
   bool fits;
-  tern_error why; /* where it cannot be run */
+  bool runs;
+  tern_error why; /* where it does not run */
 } listing;
 
 /* Bytes of DIR/.safetensors files. */
@@ -55,7 +56,7 @@ static void describe(const model_entry *e, double room, listing *l)
   cfg *c = NULL;
   quant_config *q = NULL;
   *l = (listing){.type = "-", .quantisation = "-", .tier = "-", .fidelity = "-"};
-  look(e, &c, &q, l);
+  l->runs = look(e, &c, &q, l) == TERN_OK;
   quant_close(q);
   cfg_close(c);
   l->bytes = weight_bytes(e->path);
@@ -66,7 +67,7 @@ static json_t *row(const model_entry *e, const listing *l)
 {
   return json_pack("{ss ss ss ss ss ss sI sb ss*}", "id", e->id, "path", e->path, "type", l->type, "tier", l->tier,
                    "fidelity", l->fidelity, "quantisation", l->quantisation, "size", (json_int_t)l->bytes, "fits",
-                   (int)l->fits, "error", l->why.status ? l->why.text : NULL);
+                   (int)l->fits, "error", l->runs ? NULL : l->why.text);
 }
 
 tern_status verb_ls(const cli_args *a, tern_error *err)
@@ -94,7 +95,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
     }
     out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.type, l.tier, l.fidelity, l.quantisation,
                describe_bytes(l.bytes, size), l.fits ? "yes" : "no");
-    if (l.why.status)
+    if (!l.runs)
       say_more("%s: %s", list.items[i].id, l.why.text);
   }
   if (a->json)

@@ -1,0 +1,155 @@
+"""Which directory MODEL means, and how the command line ends when it is interrupted or its output cannot be written
+(standard library only)."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from tally import Tally  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
+
+LLAMA = HERE.parent / "golden" / "llama-4bit" / "model"
+GEMMA = HERE.parent / "golden" / "gemma3-bf16" / "model"
+tally = Tally()
+
+
+class Home:
+    """An empty hub cache and TERN_HOME."""
+
+    def __init__(self, folder):
+        self.hub, self.own = Path(folder) / "hub", Path(folder) / "own"
+        self.env = {"HF_HUB_CACHE": str(self.hub), "TERN_HOME": str(self.own), "HF_HOME": "/nowhere"}
+
+    def in_hub(self, repo, commit="a" * 40, model=LLAMA, ref="main"):
+        root = self.hub / ("models--" + repo.replace("/", "--"))
+        snapshot = root / "snapshots" / commit
+        snapshot.mkdir(parents=True)
+        shutil.copytree(model, snapshot, dirs_exist_ok=True)
+        if ref:
+            (root / "refs").mkdir(exist_ok=True)
+            (root / "refs" / ref).write_text(commit)
+        return snapshot
+
+    def path_of(self, name):
+        """What `inspect` says MODEL is, or its error line."""
+        done = tern("inspect", name, "--json", env=self.env)
+        return json.loads(done.out)["path"] if done.status == 0 else f"exit {done.status}: {done.error_line}"
+
+
+def same(label, have, want):
+    tally.check(label, str(have) == str(want), f"{have}, not {want}")
+
+
+def test_hub(folder):
+    home = Home(folder)
+    main = home.in_hub("org/Tiny-Llama")
+    old = home.in_hub("org/Tiny-Llama", "b" * 40, ref="v1")
+    other = home.in_hub("org/other", "c" * 40, ref=None)
+    same("a repo id", home.path_of("org/Tiny-Llama"), main)
+    same("whatever its case", home.path_of("ORG/tiny-llama"), main)
+    same("a part of it", home.path_of("tiny"), main)
+    same("a revision by ref", home.path_of("org/Tiny-Llama@v1"), old)
+    same("a revision by commit", home.path_of("org/Tiny-Llama@" + "b" * 40), old)
+    same("a part with a revision", home.path_of("tiny@v1"), old)
+    same("the only snapshot where there is no ref", home.path_of("org/other"), other)
+    same("the repo's folder", home.path_of(main.parent.parent), main)
+    said = home.path_of("org")
+    tally.check("an ambiguous part lists the candidates", said.startswith("exit 1") and "org/Tiny-Llama" in said and "org/other" in said, said)
+    said = home.path_of("org/Tiny-Llama@v9")
+    tally.check("an unknown revision is named", said.startswith("exit 1") and "v9" in said, said)
+    said = home.path_of("org/Tiny-Llama@../../x")
+    tally.check("a revision is no path", said.startswith("exit 1"), said)
+    listed = json.loads(tern("ls", "--json", env=home.env).out)
+    same("ls lists both", [m["id"] for m in listed], ["org/Tiny-Llama", "org/other"])
+    tally.check("ls knows what they are", all(m["type"] == "llama" and m["fits"] and m["size"] > 0 and "error" not in m for m in listed), listed)
+
+
+def test_own(folder):
+    home = Home(folder)
+    for place in ("a/one", "models/b/two"):
+        shutil.copytree(LLAMA, home.own / place)
+    same("under TERN_HOME", home.path_of("a/one"), home.own / "a/one")
+    same("under TERN_HOME/models", home.path_of("b/two"), home.own / "models/b/two")
+    plain = Path(folder) / "plain"
+    shutil.copytree(GEMMA, plain)
+    same("a directory", home.path_of(plain), plain)
+    (Path(folder) / "text").write_text("x")
+    said = home.path_of(Path(folder) / "text")
+    tally.check("a file that is no model", said.startswith("exit 1") and "gguf" in said, said)
+
+
+def test_absent(folder):
+    home = Home(folder)
+    greedy = ["--temp", "0", "--max-tokens", "3", "--ignore-eos"]
+    done = tern("run", "--prompt", "x", env=home.env)
+    tally.check("no model at all", done.status == 1 and str(home.hub) in done.err, done.err)
+    home.in_hub("org/only")
+    want = tern("run", LLAMA, "the sand", *greedy)
+    for label, words in {"the only model": ["--prompt", "the sand"], "a prompt alone": ["the sand"], "the model by name": ["only", "the sand"]}.items():
+        done = tern("run", *words, *greedy, env=home.env)
+        tally.check(f"run: {label}", done.status == 0 and done.out == want.out, done.err)
+    done = tern("run", "only", *greedy, env=home.env)
+    tally.check("run: a model alone lacks a prompt", done.status == 2 and "prompt" in done.err, done.err)
+    done = tern("chat", *greedy, env=home.env, stdin=b"the sand\n")
+    tally.check("chat: the only model", done.status == 0 and done.out == want.out, done.err)
+    home.in_hub("org/second")
+    done = tern("run", "--prompt", "x", env=home.env)
+    tally.check("several models are listed", done.status == 1 and "org/only" in done.err and "org/second" in done.err, done.err)
+
+
+def test_threads_variable(folder):
+    for value, status in {"1": 0, "0": 2, "many": 2, "1025": 2}.items():
+        done = tern("logits", LLAMA, "--ids", "1", env={"TERN_THREADS": value})
+        tally.check(f"TERN_THREADS={value}", done.status == status and (status == 0 or "TERN_THREADS" in done.err), done.err)
+
+
+def test_whole_files(folder):
+    out = Path(folder) / "rows.bin"
+    out.write_bytes(b"old")
+    process = subprocess.Popen([BINARY, "logits", str(LLAMA), "--ids", "1", "--steps", "300000", "--ctx", "400000", "--out", str(out)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    done = process.poll()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    tally.check("an interrupted run ends with 130", done is None and process.returncode == 130, f"{process.returncode} {err}")
+    same("what stood there still stands", out.read_bytes(), b"old")
+    same("and nothing else does", sorted(os.listdir(folder)), ["rows.bin"])
+
+
+def test_outputs(folder):
+    if not Path("/dev/full").exists():
+        return
+    for args in (["inspect", LLAMA], ["run", LLAMA, "x", "--max-tokens", "4"], ["tokenize", LLAMA, "x"], ["ls", "--json"], ["help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BINARY, *map(str, args)], stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        lines = done.stderr.decode().splitlines()
+        tally.check(f"{args[0]} into a full disk", done.returncode == 1 and len(lines) == 1 and "stdout" in lines[0], f"{done.returncode} {lines}")
+    done = subprocess.run(f'"{BINARY}" logits "{LLAMA}" --ids 1 --out "{folder}/rows" >&-', shell=True, capture_output=True)
+    tally.check("a closed stdout", done.returncode == 1 and os.path.getsize(f"{folder}/rows") == 4 * 320, done.stderr)
+
+
+def main():
+    only = sys.argv[1] if len(sys.argv) > 1 else ""
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or only not in name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                test(folder)
+            except Exception as error:
+                tally.fail(name, f"{type(error).__name__}: {error}")
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
