@@ -18,6 +18,13 @@ static const char default_template[] =
 
 /* ---- template ---- */
 
+/* The error that the model's broken template files gave when it was opened. */
+static tern_status check_chat(const answerer *r, tern_error *err)
+{
+  const tern_error *why = &r->model->chat_error;
+  return r->model->chat ? TERN_OK : err_set(err, why->status, "%s", why->text);
+}
+
 /* --chat-template: a file's text where there is such a file, else the template itself. */
 static tern_status own_template(const answerer *r, const char *given, tern_error *err)
 {
@@ -27,7 +34,9 @@ static tern_status own_template(const answerer *r, const char *given, tern_error
     TRY(use_text(given, &text, &length, err));
   else if (!strstr(given, "{{") && !strstr(given, "{%"))
     return err_set(err, TERN_E_NOT_FOUND, "--chat-template: \"%.60s\" is neither a file nor a template", given);
-  tern_status status = chat_set_template(r->model->chat, text ? text : given, length, err);
+  tern_status status = check_chat(r, err);
+  if (status == TERN_OK)
+    status = chat_set_template(r->model->chat, text ? text : given, length, err);
   mem_free(text);
   return status == TERN_OK ? status : err_prefix(err, status, "--chat-template");
 }
@@ -43,14 +52,14 @@ static tern_status open_template(answerer *r, tern_error *err)
   }
   if (a->chat_template)
     return own_template(r, a->chat_template, err);
-  if (a->default_template && !chat_has_template(r->model->chat))
+  if (a->default_template && !answer_has_template(r))
     return chat_set_template(r->model->chat, default_template, strlen(default_template), err);
   return TERN_OK;
 }
 
 bool answer_has_template(const answerer *r)
 {
-  return chat_has_template(r->model->chat);
+  return !r->model->chat || chat_has_template(r->model->chat);
 }
 
 /* ---- sampling ---- */
@@ -229,6 +238,7 @@ tern_status answer_chat_ids(const answerer *r, const json_t *messages, int32_t *
 {
   char *prompt;
   size_t length;
+  TRY(check_chat(r, err));
   char *request = request_of(r, messages);
   if (!request)
     return err_nomem(err, "messages");

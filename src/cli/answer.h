@@ -19,6 +19,7 @@ typedef struct answerer {
 tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_error *err);
 void answer_close(answerer *r);
 
+/* Also true for one that is broken: its error comes when it is used. */
 bool answer_has_template(const answerer *r);
 /* --seed, or one that is drawn. */
 uint64_t answer_seed(const cli_args *a);
