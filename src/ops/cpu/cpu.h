@@ -9,12 +9,17 @@
 #include "ops/ops.h"
 
 /* The ops that have kernels; the others run the reference's. */
-#define CPU_KERNELS(KERNEL, level) KERNEL(linear, level)
+#define CPU_KERNELS(KERNEL, level)                                                                                     \
+  KERNEL(linear, level)                                                                                                \
+  KERNEL(rms_norm, level)                                                                                              \
+  KERNEL(rope, level)                                                                                                  \
+  KERNEL(kv_append, level)                                                                                             \
+  KERNEL(attention, level)                                                                                             \
+  KERNEL(glu, level)                                                                                                   \
+  KERNEL(add, level)
 
-/* Designated entries of the table for the rest. */
-#define CPU_INHERITED                                                                                                  \
-  [OP_embed] = ref_embed, [OP_rms_norm] = ref_rms_norm, [OP_rope] = ref_rope, [OP_kv_append] = ref_kv_append,          \
-  [OP_attention] = ref_attention, [OP_glu] = ref_glu, [OP_add] = ref_add, [OP_select] = ref_select
+/* Table entries for the rest. */
+#define CPU_INHERITED [OP_embed] = ref_embed, [OP_select] = ref_select
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
 CPU_KERNELS(CPU_DECLARE, baseline)

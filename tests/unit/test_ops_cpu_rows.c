@@ -1,0 +1,201 @@
+/* Proves that the cpu backend's row-wise ops have the reference's bits, with ordinary numbers and with zeros,
+ * subnormals, infinities and NaN among them, at every SIMD level and several numbers of threads. */
+#include "test_ops_cpu.h"
+
+/* One buffer that an op works on, its input, and what the reference makes of it. */
+typedef struct trial {
+  const char *what;
+  float *y, *start, *expected;
+  size_t n;
+} trial;
+
+static void restore(void *user, const char *what)
+{
+  (void)what;
+  trial *t = user;
+  memcpy(t->y, t->start, t->n * sizeof(float));
+}
+
+static void check(void *user, const char *what)
+{
+  trial *t = user;
+  int64_t at = first_difference(t->y, t->expected, t->n);
+  if (at >= 0)
+    fail_msg("%s, %s: value %lld of %zu: %a, expected %a (before: %a)", t->what, what, (long long)at, t->n,
+             (double)t->y[at], (double)t->expected[at], (double)t->start[at]);
+}
+
+/* The record works on t->y, which holds t->start. */
+static void compare(bench *b, const op_record *record, const ops_step *step, trial *t)
+{
+  restore(t, NULL);
+  run_ref(b, record, step);
+  memcpy(t->expected, t->y, t->n * sizeof(float));
+  run_everywhere(b, record, step, restore, check, t);
+}
+
+static trial open_trial(uint64_t *seed, const char *what, size_t n, float range, int odd)
+{
+  trial t = {what, random_floats(seed, n, 1), random_floats(seed, n, range), random_floats(seed, n, 1), n};
+  if (odd)
+    sprinkle(seed, t.start, n, odd > 1);
+  return t;
+}
+
+static void close_trial(trial *t)
+{
+  free(t->y);
+  free(t->start);
+  free(t->expected);
+}
+
+static void test_rms_norm(void **state)
+{
+  static const int tokens[] = {1, 2, 7, 16, 33, 300}, counts[] = {1, 3, 14}, widths[] = {1, 15, 64, 67, 896};
+  uint64_t seed = 1;
+  for (int i = 0; i < 6; i++)
+    for (int c = 0; c < 3; c++)
+      for (int w = 0; w < 5; w++) {
+        int stride = counts[c] * widths[w];
+        trial t = open_trial(&seed, "rms_norm", (size_t)(tokens[i] * stride), 3, i % 3);
+        float *weight = random_floats(&seed, (size_t)widths[w], 2);
+        op_record r = {.kind = OP_rms_norm,
+                       .rms_norm = {.x = t.y, .y = t.y, .w = c == 1 ? NULL : weight, .count = counts[c]}};
+        r.rms_norm.width = widths[w];
+        r.rms_norm.x_stride = r.rms_norm.y_stride = stride;
+        r.rms_norm.eps = 1e-6f;
+        ops_step step = {.tokens = tokens[i]};
+        compare(*state, &r, &step, &t);
+        free(weight);
+        close_trial(&t);
+      }
+}
+
+/* A part of each token's values, from one buffer to another. */
+static void test_rms_norm_strided(void **state)
+{
+  uint64_t seed = 2;
+  trial t = open_trial(&seed, "rms_norm, strided", 20 * 70, 1, 0);
+  float *x = random_floats(&seed, 20 * 100, 1);
+  op_record r = {.kind = OP_rms_norm, .rms_norm = {.x = x + 3, .y = t.y + 1, .count = 2, .width = 33, .eps = 1e-5f}};
+  r.rms_norm.x_stride = 100;
+  r.rms_norm.y_stride = 70;
+  ops_step step = {.tokens = 20};
+  compare(*state, &r, &step, &t);
+  free(x);
+  close_trial(&t);
+}
+
+static void test_glu(void **state)
+{
+  static const int tokens[] = {1, 3, 40}, widths[] = {1, 37, 64, 1000};
+  uint64_t seed = 3;
+  for (int act = ACT_SILU; act <= ACT_GELU_TANH; act++)
+    for (int i = 0; i < 3; i++)
+      for (int w = 0; w < 4; w++)
+        for (int odd = 0; odd < 3; odd++) {
+          size_t n = (size_t)(tokens[i] * widths[w]);
+          trial t = open_trial(&seed, act == ACT_SILU ? "silu" : "gelu_tanh", n, odd ? 30 : 4, odd);
+          float *up = random_floats(&seed, n, 2);
+          if (odd)
+            sprinkle(&seed, up, n, odd > 1);
+          op_record r = {.kind = OP_glu, .glu = {.gate = t.y, .up = up, .y = t.y, .width = widths[w]}};
+          r.glu.act = (ops_act)act;
+          ops_step step = {.tokens = tokens[i]};
+          compare(*state, &r, &step, &t);
+          free(up);
+          close_trial(&t);
+        }
+}
+
+/* Activations over the whole range of float32: every 9973rd bit pattern. */
+static void test_activations_sampled(void **state)
+{
+  enum { N = 430000, STRIDE = 9973 };
+  uint64_t seed = 4;
+  for (int act = ACT_SILU; act <= ACT_GELU_TANH; act++) {
+    trial t = open_trial(&seed, act == ACT_SILU ? "silu, sampled" : "gelu_tanh, sampled", N, 1, 0);
+    float *one = malloc(N * sizeof *one);
+    assert_non_null(one);
+    for (uint32_t i = 0; i < N; i++) {
+      /* Sorted by magnitude, so that most vectors hold ordinary numbers only; signs alternate. */
+      t.start[i] = f32_from_bits((uint32_t)((uint64_t)i * STRIDE / 2) | (i & 1) << 31);
+      one[i] = 1;
+    }
+    op_record r = {.kind = OP_glu, .glu = {.gate = t.y, .up = one, .y = t.y, .width = N, .act = (ops_act)act}};
+    ops_step step = {.tokens = 1};
+    compare(*state, &r, &step, &t);
+    free(one);
+    close_trial(&t);
+  }
+}
+
+static void test_add(void **state)
+{
+  static const int tokens[] = {1, 3, 700};
+  uint64_t seed = 5;
+  for (int i = 0; i < 3; i++)
+    for (int clip = 0; clip < 2; clip++) {
+      size_t n = (size_t)tokens[i] * 67;
+      trial t = open_trial(&seed, "add", n, 2, i);
+      float *x = random_floats(&seed, n, 2);
+      op_record r = {.kind = OP_add, .add = {.x = x, .y = t.y, .width = 67, .clip = clip ? 1.5f : 0}};
+      ops_step step = {.tokens = tokens[i]};
+      compare(*state, &r, &step, &t);
+      free(x);
+      close_trial(&t);
+    }
+}
+
+/* ---- rope: queries and keys in one buffer ---- */
+
+typedef struct rope_shape {
+  int q_heads, k_heads, head_dim, dims;
+  bool traditional;
+  float mscale, position_scale;
+} rope_shape;
+
+static void test_rope(void **state)
+{
+  static const rope_shape shapes[] = {
+      {14, 2, 64, 64, false, 1, 1},    {3, 1, 128, 128, false, 1.25f, 0.125f},
+      {2, 2, 80, 40, true, 1, 1},      {1, 1, 6, 4, false, 0.5f, 1},
+      {4, 1, 33, 7, false, 2, 1},      {5, 3, 256, 256, true, 1.5f, 1},
+      {2, 1, 72, 70, false, 1, 0.25f},
+  };
+  uint64_t seed = 6;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const rope_shape *s = &shapes[i];
+    enum { TOKENS = 70 };
+    size_t q = (size_t)(TOKENS * s->q_heads * s->head_dim), k = (size_t)(TOKENS * s->k_heads * s->head_dim);
+    trial t = open_trial(&seed, "rope", q + k, 2, (int)i % 3);
+    float inverse[128];
+    for (int n = 0; n < s->dims / 2; n++)
+      inverse[n] = n == 3 ? 0 : random_float(&seed, 1);
+    op_record r = {.kind = OP_rope, .rope = {.q = t.y, .k = t.y + q, .q_heads = s->q_heads, .k_heads = s->k_heads}};
+    r.rope.head_dim = s->head_dim;
+    r.rope.dims = s->dims;
+    r.rope.inverse = inverse;
+    r.rope.position_scale = s->position_scale;
+    r.rope.mscale = s->mscale;
+    r.rope.traditional = s->traditional;
+    /* Rows of several sequences; the last one's angles leave the range of every integer. */
+    const ops_row rows[] = {{.first = 0, .count = 1, .position = 0},
+                            {.first = 1, .count = 40, .position = 4000},
+                            {.first = 41, .count = 28, .position = 1000000},
+                            {.first = 69, .count = 1, .position = INT64_C(1) << 62}};
+    ops_step step = {.tokens = TOKENS, .rows = 4, .row = rows};
+    compare(*state, &r, &step, &t);
+    close_trial(&t);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rms_norm), cmocka_unit_test(test_rms_norm_strided),
+      cmocka_unit_test(test_glu),      cmocka_unit_test(test_activations_sampled),
+      cmocka_unit_test(test_add),      cmocka_unit_test(test_rope),
+  };
+  return cmocka_run_group_tests(tests, open_bench, close_bench);
+}
