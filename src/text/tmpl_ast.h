@@ -191,9 +191,9 @@ void parse_describe(const token *t, char *out, size_t size);
 void parse_grow(node *parent, const node *child); /* keeps heights */
 /* An expression, with `a if b else c` where `conditional`. */
 bool parse_expression(parser *p, bool conditional, node **out);
-/* A comma list or one expression. `stop`: a name that ends the list too, may be NULL. */
-bool parse_tuple(parser *p, bool conditional, const char *stop, bool parentheses, node **out);
-bool parse_target(parser *p, const char *stop, bool namespaces, node **out);
+/* A comma list or one expression. parentheses: they stand around it, so it may be empty. */
+bool parse_tuple(parser *p, bool conditional, bool parentheses, node **out);
+bool parse_target(parser *p, bool namespaces, node **out);
 bool parse_name_target(parser *p, node **out);
 bool parse_filters(parser *p, node *value, bool inline_first, node **out); /* `| f | g`, or `f | g` of a filter block */
 bool parse_deeper(parser *p);                                              /* pairs with p->nesting-- */

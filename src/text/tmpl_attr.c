@@ -269,10 +269,20 @@ static bool is_dunder(const tstr *name)
   return name->n > 4 && memcmp(name->s, "__", 2) == 0 && memcmp(name->s + name->n - 2, "__", 2) == 0;
 }
 
+/* Those that even an undefined value has; any other is a use of it. */
+static bool is_own_dunder(const tstr *name)
+{
+  static const char *const own[] = {"__class__", "__init__", "__doc__", "__len__", "__iter__", "__str__", "__eq__"};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (ts_is(name, own[i]))
+      return true;
+  return false;
+}
+
 bool tattr_lookup(tmpl_rt *r, tv object, const tstr *name, tv *out, bool *found)
 {
   *found = false;
-  if (object.type == TV_UNDEF)
+  if (object.type == TV_UNDEF && !is_own_dunder(name))
     return tv_fail_undefined(r, object);
   if (name->n == 0)
     return true;

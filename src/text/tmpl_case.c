@@ -238,9 +238,8 @@ static bool split_space(tmpl_rt *r, const tstr *s, int64_t most, tlist *l)
   size_t i = tu_skip_space(s->s, s->n);
   while (i < s->n) {
     size_t end = i;
-    if (most == 0) {
-      return add_part(r, l, s, i, tu_rstrip_space(s->s, s->n));
-    }
+    if (most == 0) /* the rest as it is, blanks at its end too */
+      return add_part(r, l, s, i, s->n);
     while (end < s->n) {
       uint32_t c;
       size_t used = utf8_decode(s->s + end, s->n - end, &c);
@@ -260,7 +259,7 @@ static bool rsplit_space(tmpl_rt *r, const tstr *s, int64_t most, tlist *l)
   size_t end = tu_rstrip_space(s->s, s->n);
   while (end > 0) {
     if (most == 0)
-      return add_part(r, l, s, tu_skip_space(s->s, end), end);
+      return add_part(r, l, s, 0, end);
     size_t start = end;
     while (start > 0) {
       size_t before;

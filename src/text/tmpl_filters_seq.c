@@ -267,8 +267,8 @@ FILTER(f_last)
   UNUSED_ARGS;
   tv reversed;
   bool done;
-  if (value.type == TV_UNDEF) /* has a length and no items: reversed() of it fails */
-    return rt_fail(r, "'Undefined' object is not reversible");
+  if (value.type == TV_UNDEF) /* a sequence of length 0 to reversed() */
+    return tv_undef_hint(r, "No last item, sequence was empty", out);
   OK(ti_reversed(r, value, &reversed) && ti_next(r, reversed.it, out, &done));
   return !done || tv_undef_hint(r, "No last item, sequence was empty", out);
 }

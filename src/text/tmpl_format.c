@@ -369,6 +369,8 @@ static bool get_field(tmpl_rt *r, formatter *f, const tstr *field, tv *out)
   const tstr *part;
   while (i < field->n && field->s[i] != '.' && field->s[i] != '[')
     i++;
+  if (i == 0 && field->n > 0)
+    return rt_fail(r, "a field name of the format string begins with '%c'", field->s[0]);
   OK(substring(r, field, 0, i, &part) && first_field(r, f, part, out));
   while (i < field->n) {
     bool dot = field->s[i] == '.';

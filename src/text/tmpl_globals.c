@@ -132,7 +132,10 @@ static bool call_raise(tmpl_rt *r, const targs *a)
   tv slots[TMPL_MAX_PARAMS], text;
   OK(targs_bind(r, "raise_exception", "message", a, slots));
   OK(tv_to_str(r, slots[0], &text));
-  return rt_fail(r, "%.*s", (int)(text.s->n > 4000 ? 4000 : text.s->n), text.s->s);
+  tbuf line = {.r = r}; /* an error is one line */
+  for (size_t i = 0; i < text.s->n && i < 4000; i++)
+    tb_addc(&line, (unsigned char)text.s->s[i] < 0x20 ? ' ' : text.s->s[i]);
+  return line.failed ? false : rt_fail(r, "%.*s", (int)line.n, line.n ? line.s : "");
 }
 
 static bool call_strftime(tmpl_rt *r, const targs *a, tv *out)

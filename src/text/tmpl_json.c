@@ -288,8 +288,6 @@ static void write_string(writer *w, const tstr *s)
     } else if (c >= 0x10000) {
       write_escape(&w->b, 0xd800 + ((c - 0x10000) >> 10));
       write_escape(&w->b, 0xdc00 + ((c - 0x10000) & 0x3ff));
-    } else if (c == 0x7f) { /* the one ASCII control character that needs no escape */
-      tb_addc(&w->b, 0x7f);
     } else {
       write_escape(&w->b, c);
     }

@@ -119,7 +119,7 @@ static bool parse_body(parser *p, const char *const *ends, nodes *out)
       break;
     case T_VAR_BEGIN:
       n = parse_new(p, N_OUTPUT, t->line);
-      OK(n && parse_tuple(p, true, NULL, false, &n->a) && parse_expect(p, T_VAR_END) && parse_append(p, out, n));
+      OK(n && parse_tuple(p, true, false, &n->a) && parse_expect(p, T_VAR_END) && parse_append(p, out, n));
       break;
     case T_BLOCK_BEGIN:
       for (size_t i = 0; ends && ends[i]; i++)
@@ -172,7 +172,7 @@ static bool parse_if(parser *p, node **out)
   OK(n);
   p->t++;
   for (;;) {
-    OK(parse_tuple(p, false, NULL, false, &n->a) && parse_statements(p, ends, false, &n->items));
+    OK(parse_tuple(p, false, false, &n->a) && parse_statements(p, ends, false, &n->items));
     const token *t = p->t++;
     if (parse_is_name(t, "elif")) {
       n->b = parse_new(p, N_IF, t->line);
@@ -194,8 +194,8 @@ static bool parse_for(parser *p, node **out)
   OK(n);
   p->t++;
   p->fors++;
-  OK(parse_target(p, "in", false, &n->a) && parse_expect_name(p, "in"));
-  OK(parse_tuple(p, false, "recursive", false, &n->b));
+  OK(parse_target(p, false, &n->a) && parse_expect_name(p, "in"));
+  OK(parse_tuple(p, false, false, &n->b));
   if (parse_skip_name(p, "if"))
     OK(parse_expression(p, true, &n->c));
   n->flag = parse_skip_name(p, "recursive");
@@ -217,10 +217,10 @@ static bool parse_set(parser *p, node **out)
   node *n = parse_new(p, N_SET, p->t->line);
   OK(n);
   p->t++;
-  OK(parse_target(p, NULL, true, &n->a));
+  OK(parse_target(p, true, &n->a));
   *out = n;
   if (parse_skip(p, T_ASSIGN))
-    return parse_tuple(p, true, NULL, false, &n->b);
+    return parse_tuple(p, true, false, &n->b);
   n->kind = N_SETBLOCK;
   return parse_filters(p, NULL, false, &n->b) && parse_statements(p, ends, true, &n->items);
 }
@@ -234,7 +234,7 @@ static bool parse_with(parser *p, node **out)
   while (p->t->kind != T_BLOCK_END) {
     if (n->items.n)
       OK(parse_expect(p, T_COMMA));
-    OK(parse_target(p, NULL, false, &target) && parse_expect(p, T_ASSIGN) && parse_expression(p, true, &value));
+    OK(parse_target(p, false, &target) && parse_expect(p, T_ASSIGN) && parse_expression(p, true, &value));
     OK(parse_append(p, &n->items, target) && parse_append(p, &n->items, value));
   }
   *out = n;

@@ -145,7 +145,7 @@ static bool parse_primary(parser *p, bool namespaces, node **out)
   case T_LPAREN:
     OK(parse_deeper(p));
     p->t++;
-    OK(parse_tuple(p, true, NULL, true, out));
+    OK(parse_tuple(p, true, true, out));
     p->nesting--;
     return parse_expect(p, T_RPAREN);
   case T_LBRACKET:
@@ -587,15 +587,13 @@ bool parse_expression(parser *p, bool conditional, node **out)
 
 /* ---- tuples and targets ---- */
 
-static bool tuple_ends(const parser *p, const char *stop)
+static bool tuple_ends(const parser *p)
 {
-  return p->t->kind == T_VAR_END || p->t->kind == T_BLOCK_END || p->t->kind == T_RPAREN ||
-         (stop && parse_is_name(p->t, stop));
+  return p->t->kind == T_VAR_END || p->t->kind == T_BLOCK_END || p->t->kind == T_RPAREN;
 }
 
 /* Items separated by commas. simplified: names and literals only, as targets are. */
-static bool parse_items(parser *p, bool simplified, bool conditional, bool namespaces, const char *stop,
-                        bool parentheses, node **out)
+static bool parse_items(parser *p, bool simplified, bool conditional, bool namespaces, bool parentheses, node **out)
 {
   nodes list = {0};
   bool is_tuple = false;
@@ -603,7 +601,7 @@ static bool parse_items(parser *p, bool simplified, bool conditional, bool names
   for (;;) {
     if (list.n)
       OK(parse_expect(p, T_COMMA));
-    if (tuple_ends(p, stop))
+    if (tuple_ends(p))
       break;
     node *item;
     if (simplified)
@@ -633,9 +631,9 @@ static bool parse_items(parser *p, bool simplified, bool conditional, bool names
   return true;
 }
 
-bool parse_tuple(parser *p, bool conditional, const char *stop, bool parentheses, node **out)
+bool parse_tuple(parser *p, bool conditional, bool parentheses, node **out)
 {
-  return parse_items(p, false, conditional, false, stop, parentheses, out);
+  return parse_items(p, false, conditional, false, parentheses, out);
 }
 
 /* Marks what can be assigned to, and refuses the rest. */
@@ -660,9 +658,9 @@ static bool make_target(parser *p, node *n)
   }
 }
 
-bool parse_target(parser *p, const char *stop, bool namespaces, node **out)
+bool parse_target(parser *p, bool namespaces, node **out)
 {
-  return parse_items(p, true, true, namespaces, stop, false, out) && make_target(p, *out);
+  return parse_items(p, true, true, namespaces, false, out) && make_target(p, *out);
 }
 
 bool parse_name_target(parser *p, node **out)

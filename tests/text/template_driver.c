@@ -1,8 +1,10 @@
 /* template_driver.c - renders cases for the differential tests: one JSON object a line on stdin, one a line on stdout.
  *
- *   {"source": TEXT, "vars": {...}, "now": TIME}      a bare template
- *   {"source": TEXT, "request": {...}}                a chat request with this template
- *   {"model": DIR, "request": {...}}                  a chat request with a model's own
+ *   {"source": TEXT, "vars": JSON, "now": TIME}      a bare template
+ *   {"source": TEXT, "request": JSON}                a chat request with this template
+ *   {"model": DIR, "request": JSON}                  a chat request with a model's own
+ *
+ * JSON is the text of an object, as a string: it reaches the library as it is.
  *
  * Answers {"text": ...} or {"status": NAME, "error": LINE}. With an argument N, every rendering is done N times and the
  * mean time in microseconds is added. */
@@ -22,13 +24,6 @@ static double seconds(void)
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static char *dump(const json_t *value, size_t *n)
-{
-  char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-  *n = text ? strlen(text) : 0;
-  return text;
-}
-
 static tern_status open_chat(const json_t *c, chat **out, tern_error *err)
 {
   const char *model = json_string_value(json_object_get(c, "model"));
@@ -41,8 +36,8 @@ static tern_status open_chat(const json_t *c, chat **out, tern_error *err)
 static tern_status run_chat(const json_t *c, int times, char **text, size_t *n, double *each, tern_error *err)
 {
   chat *ch;
-  size_t length;
-  char *request = dump(json_object_get(c, "request"), &length);
+  const char *request = json_string_value(json_object_get(c, "request"));
+  size_t length = json_string_length(json_object_get(c, "request"));
   tern_status status = open_chat(c, &ch, err);
   if (status == TERN_OK) {
     double start = seconds();
@@ -54,7 +49,6 @@ static tern_status run_chat(const json_t *c, int times, char **text, size_t *n, 
     *each = (seconds() - start) / times;
     chat_close(ch);
   }
-  free(request);
   return status;
 }
 
@@ -66,10 +60,9 @@ static tern_status run_template(const json_t *c, char **text, size_t *n, tern_er
   if (now)
     TRY(tmpl_clock_parse(json_string_value(now), json_string_length(now), &clock, err));
   TRY(tmpl_compile(json_string_value(source), json_string_length(source), &t, err));
-  size_t length;
-  char *vars = dump(json_object_get(c, "vars"), &length);
-  tern_status status = tmpl_render(t, vars, length, now ? &clock : NULL, text, n, err);
-  free(vars);
+  const json_t *vars = json_object_get(c, "vars");
+  tern_status status =
+      tmpl_render(t, json_string_value(vars), json_string_length(vars), now ? &clock : NULL, text, n, err);
   tmpl_free(t);
   return status;
 }
@@ -101,7 +94,7 @@ int main(int argc, char **argv)
     }
     if (times > 1)
       json_object_set_new(answer, "microseconds", json_real(each * 1e6));
-    char *out = json_dumps(answer, JSON_COMPACT);
+    char *out = json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII);
     puts(out ? out : "{}");
     fflush(stdout);
     free(out);
