@@ -137,6 +137,14 @@ void map_close(map *m)
   *m = (map){.slot = -1};
 }
 
+void map_forget(const map *m, const uint8_t *data, size_t size)
+{
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t begin = (uintptr_t)data / page * page, end = ((uintptr_t)data + size) / page * page;
+  if (m->data && begin < end && begin >= (uintptr_t)m->data && !map_broken(m)) /* the guard's zero pages must stay */
+    madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 bool map_broken(const map *m)
 {
   return m->slot >= 0 && atomic_load(&guard[m->slot].broken);

@@ -20,6 +20,9 @@ typedef struct map {
 /* Maps PATH, a regular file. Errors: not found, not a regular file, no memory. */
 tern_status map_open(const char *path, map *out, tern_error *err);
 void map_close(map *m); /* idempotent */
+/* Lets go of the memory under `size` bytes at `data` (in the mapping) until they are read again, so that a pass over a
+ * large file does not keep it resident. */
+void map_forget(const map *m, const uint8_t *data, size_t size);
 /* Whether a part of the file vanished under the mapping. */
 bool map_broken(const map *m);
 /* Once per process, before the first map_open; later calls do nothing. */

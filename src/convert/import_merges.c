@@ -20,6 +20,57 @@
 /* Cutting is quadratic in a token's length; real tokens end below 100 bytes. */
 enum { MAX_PIECE = 512 };
 
+/* The vocabulary as the model spells it. */
+typedef struct spelling {
+  gguf_string *pieces; /* [n]; empty: no token of the model (import_is_filler) */
+  strmap ids;
+  arena strings;
+} spelling;
+
+static void spelling_free(spelling *s)
+{
+  mem_free(s->pieces);
+  strmap_free(&s->ids);
+  arena_free(&s->strings);
+}
+
+/* One token: see import_spells_spaces. */
+static bool spell(const import_vocab *v, size_t id, arena *a, gguf_string *out)
+{
+  *out = v->tokens[id];
+  if (!import_spells_spaces(v, id))
+    return true;
+  size_t n = v->tokens[id].size;
+  char *s = arena_alloc(a, 3 * n);
+  if (!s)
+    return false;
+  for (size_t k = 0; k < n; k++)
+    memcpy(s + 3 * k, "\u2581", 3);
+  *out = (gguf_string){.data = s, .size = 3 * n};
+  return true;
+}
+
+static tern_status spell_all(const gguf *g, const import_vocab *v, spelling *s, tern_error *err)
+{
+  s->pieces = mem_array(v->n, sizeof *s->pieces);
+  if (!s->pieces || !strmap_reserve(&s->ids, v->n))
+    return err_nomem(err, "the merges");
+  for (size_t i = 0; i < v->n; i++) {
+    bool present = false;
+    uint32_t first = 0;
+    if (import_is_filler(v, i))
+      continue;
+    gguf_string *piece = &s->pieces[i];
+    if (!spell(v, i, &s->strings, piece) ||
+        !strmap_put(&s->ids, piece->data, piece->size, (uint32_t)i, &present, &first))
+      return err_nomem(err, "the merges");
+    if (present)
+      return err_set(err, TERN_E_FORMAT, "%s: key tokenizer.ggml.tokens: tokens %" PRIu32 " and %zu are both \"%.*s\"",
+                     g->path, first, i, GGUF_STR(*piece));
+  }
+  return TERN_OK;
+}
+
 typedef struct merge {
   float score;
   uint32_t token, left, right;
@@ -71,8 +122,8 @@ static bool cut(merge_list *list, const strmap *ids, gguf_string piece, uint32_t
   return true;
 }
 
-static tern_status cut_all(const gguf *g, const import_vocab *v, const gguf_string *pieces, const float *scores,
-                           const strmap *ids, merge_list *list, tern_error *err)
+static tern_status cut_all(const gguf *g, const import_vocab *v, const spelling *s, const float *scores,
+                           merge_list *list, tern_error *err)
 {
   for (size_t i = 0; i < v->n; i++) {
     int32_t type = import_token_type(v, i);
@@ -80,32 +131,12 @@ static tern_status cut_all(const gguf *g, const import_vocab *v, const gguf_stri
     if (!isfinite(score))
       return err_set(err, TERN_E_FORMAT, "%s: key tokenizer.ggml.scores: the score of token %zu is not finite", g->path,
                      i);
-    if (pieces[i].size > MAX_PIECE)
+    if (s->pieces[i].size > MAX_PIECE)
       return err_set(err, TERN_E_UNSUPPORTED, "%s: key tokenizer.ggml.tokens: token %zu has %zu bytes, %d are allowed",
-                     g->path, i, pieces[i].size, MAX_PIECE);
+                     g->path, i, s->pieces[i].size, MAX_PIECE);
     if ((type == TOKEN_CONTROL || type == TOKEN_USER) && score == -1000.0f)
       score = 0;
-    if (!cut(list, ids, pieces[i], (uint32_t)i, score))
-      return err_nomem(err, "the merges");
-  }
-  return TERN_OK;
-}
-
-/* The tokens as the model spells them: see import_spells_spaces. */
-static tern_status spell(const import_vocab *v, arena *a, gguf_string *pieces, strmap *ids, tern_error *err)
-{
-  for (size_t i = 0; i < v->n; i++) {
-    pieces[i] = v->tokens[i];
-    if (import_spells_spaces(v, i)) {
-      size_t n = v->tokens[i].size;
-      char *s = arena_alloc(a, 3 * n);
-      if (!s)
-        return err_nomem(err, "the merges");
-      for (size_t k = 0; k < n; k++)
-        memcpy(s + 3 * k, "\u2581", 3);
-      pieces[i] = (gguf_string){.data = s, .size = 3 * n};
-    }
-    if (!strmap_put(ids, pieces[i].data, pieces[i].size, (uint32_t)i, NULL, NULL))
+    if (!cut(list, &s->ids, s->pieces[i], (uint32_t)i, score))
       return err_nomem(err, "the merges");
   }
   return TERN_OK;
@@ -124,23 +155,17 @@ static void put_merge(buf *out, gguf_string left, gguf_string right)
 tern_status import_spm_merges(const gguf *g, const import_vocab *v, const float *scores, buf *out, tern_error *err)
 {
   merge_list list = {0};
-  strmap ids = {0};
-  arena strings = {0};
-  gguf_string *pieces = mem_array(v->n, sizeof *pieces);
-  tern_status status = pieces && strmap_reserve(&ids, v->n) ? TERN_OK : err_nomem(err, "the merges");
+  spelling s = {0};
+  tern_status status = spell_all(g, v, &s, err);
   if (status == TERN_OK)
-    status = spell(v, &strings, pieces, &ids, err);
-  if (status == TERN_OK)
-    status = cut_all(g, v, pieces, scores, &ids, &list, err);
+    status = cut_all(g, v, &s, scores, &list, err);
   if (status == TERN_OK && list.n) {
     qsort(list.at, list.n, sizeof *list.at, by_rank);
     for (size_t i = 0; i < list.n; i++)
-      put_merge(out, pieces[list.at[i].left], pieces[list.at[i].right]);
+      put_merge(out, s.pieces[list.at[i].left], s.pieces[list.at[i].right]);
   }
   mem_free(list.at);
-  mem_free(pieces);
-  strmap_free(&ids);
-  arena_free(&strings);
+  spelling_free(&s);
   return status;
 }
 
@@ -175,16 +200,13 @@ tern_status import_listed_merges(const gguf *g, const import_vocab *v, buf *out,
   TRY(gguf_get_strings(g, "tokenizer.ggml.merges", &lines, &n, err));
   if (!lines)
     return err_set(err, TERN_E_FORMAT, "%s: key tokenizer.ggml.merges is missing", g->path);
-  strmap ids = {0};
+  spelling s = {0};
   buf joined = {0};
-  tern_status status = strmap_reserve(&ids, v->n) ? TERN_OK : err_nomem(err, "the merges");
-  for (size_t i = 0; i < v->n && status == TERN_OK; i++)
-    if (!strmap_put(&ids, v->tokens[i].data, v->tokens[i].size, (uint32_t)i, NULL, NULL))
-      status = err_nomem(err, "the merges");
+  tern_status status = spell_all(g, v, &s, err);
   for (size_t i = 0; i < n && status == TERN_OK; i++)
-    status = put_listed(g, &ids, lines[i], i, &joined, out, err);
+    status = put_listed(g, &s.ids, lines[i], i, &joined, out, err);
   mem_free(lines);
-  strmap_free(&ids);
+  spelling_free(&s);
   buf_free(&joined);
   return status;
 }

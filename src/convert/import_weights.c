@@ -272,8 +272,10 @@ static tern_status plan(import_weights *w, const import_hyper *h, tern_error *er
   TRY(check_complete(g, h, err));
   TRY(allocate_rows(w, err));
   bool fits = true;
-  for (size_t i = 0; i < w->n; i++)
+  for (size_t i = 0; i < w->n; i++) {
     TRY(scan_tensor(w, &w->tensors[i], &fits, err));
+    map_forget(&g->file, w->tensors[i].source->data, w->tensors[i].source->bytes);
+  }
   w->wide = !fits;
   if (map_broken(&g->file))
     return err_set(err, TERN_E_IO, "%s: the file shrank while it was read", g->path);

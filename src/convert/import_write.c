@@ -78,6 +78,7 @@ static tern_status produce(void *user, st_writer *out, tern_error *err)
     size_t from = t->matrix ? source_row(t, t->rows, r) : r;
     TRY(put_row(j, t->source->data + from * row_bytes, out, err));
   }
+  map_forget(&j->weights->g->file, t->source->data, t->source->bytes);
   if (map_broken(&j->weights->g->file))
     return err_set(err, TERN_E_IO, "%s: the file shrank while it was read", j->weights->g->path);
   return TERN_OK;

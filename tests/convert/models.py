@@ -1,6 +1,7 @@
 """Tiny models as GGUF files, made as llama.cpp's converter makes them, and what their import must hold."""
 
 import ctypes
+import math
 from pathlib import Path
 
 import ggufkit as kit
@@ -169,6 +170,22 @@ def build(arch, kind, seed=0, tied=True, pre=None, vectors="F32", half_norms=Fal
         b.tensor(name, this, shape, data)
         expected[f"{module}.{parameter}"] = (this, unpermute(values, heads) if heads else values)
     return b, expected
+
+
+def rope_divisors(base, dims, factor, low, high, context):
+    """As llama.cpp's converter computes rope_freqs.weight from Llama 3's parameters (in float32)."""
+    freqs = np.float32(1) / np.float32(base) ** (np.arange(0, dims, 2, dtype=np.float32) / np.float32(dims))
+    out = []
+    for f in freqs:
+        wavelength = 2 * math.pi / f
+        if wavelength < context / high:
+            out.append(1)
+        elif wavelength > context / low:
+            out.append(factor)
+        else:
+            smooth = (context / wavelength - low) / (high - low)
+            out.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(out, np.float32)
 
 
 def import_bytes(importer, folder, data):

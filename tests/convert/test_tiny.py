@@ -3,7 +3,6 @@
 Usage: test_tiny.py LIBRARY, run by the Python that has mlx-lm.
 """
 
-import math
 import sys
 import tempfile
 import zlib
@@ -102,22 +101,6 @@ def permutation(importer):
     import_and_compare(importer, "permutation", b, expected)
 
 
-def rope_divisors(base, dims, factor, low, high, context):
-    """As llama.cpp's converter computes rope_freqs.weight from Llama 3's parameters (in float32)."""
-    freqs = np.float32(1) / np.float32(base) ** (np.arange(0, dims, 2, dtype=np.float32) / np.float32(dims))
-    out = []
-    for f in freqs:
-        wavelength = 2 * math.pi / f
-        if wavelength < context / high:
-            out.append(1)
-        elif wavelength > context / low:
-            out.append(factor)
-        else:
-            smooth = (context / wavelength - low) / (high - low)
-            out.append(1 / ((1 - smooth) / factor + smooth))
-    return np.array(out, np.float32)
-
-
 def import_config(importer, label, b):
     with tempfile.TemporaryDirectory() as folder:
         status, text, out = models.import_bytes(importer, folder, b.bytes())
@@ -130,7 +113,7 @@ def import_config(importer, label, b):
 def rope_scaling(importer):
     for parameters in ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (4.0, 1.0, 4.0, 64), (8.0, 1.0, 3.0, 1000)):
         b, _ = models.build("llama", "Q4_0")
-        divisors = rope_divisors(500000.0, models.HEAD, *parameters)
+        divisors = models.rope_divisors(500000.0, models.HEAD, *parameters)
         b.tensor("rope_freqs.weight", "F32", divisors.shape, divisors.tobytes())
         model, _ = import_config(importer, f"llama3 {parameters}", b)
         if not model:
