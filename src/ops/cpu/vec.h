@@ -32,8 +32,19 @@
 #define CPU_NAME(name) name##_baseline
 #endif
 
-/* Unrolled loops turn small arrays into registers; functions so marked are bodies for constant arguments. */
+/* Unrolled loops turn small arrays into registers; functions so marked are bodies for constant arguments. Sanitizers check
+ * each access to such an array before it can become a register, and unrolled that takes a compiler minutes a file. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define UNROLL
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNROLL
+#endif
+#ifndef UNROLL
 #define UNROLL _Pragma("GCC unroll 32")
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float vf __attribute__((vector_size(4 * VW)));
