@@ -32,8 +32,9 @@
 #define CPU_NAME(name) name##_baseline
 #endif
 
-/* Unrolled loops turn small arrays into registers; functions so marked are bodies for constant arguments. Sanitizers check
- * each access to such an array before it can become a register, and unrolled that takes a compiler minutes a file. */
+/* Unrolled loops turn small arrays into registers; functions so marked are bodies for constant arguments. Sanitizers
+ * check each access to such an array before it can become a register, and unrolled that takes a compiler minutes a
+ * file. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define UNROLL
