@@ -44,46 +44,38 @@ typedef struct cli_ints {
 enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 96 };
 
 typedef struct cli_args {
-  cli_verb_id verb;
   const char *words[CLI_MAX_WORDS]; /* what is no flag: MODEL, PROMPT, ... */
+  cli_verb_id verb;
   int n_words;
   bool given[CLI_MAX_FLAGS]; /* by row */
 
-  bool help, verbose, json;
   /* the model and how it runs */
-  const char *model;
+  const char *model, *simd;
   int numerics, backend; /* tern_numerics, tern_backend */
   int threads, context, prefill_step, max_kv_size;
-  bool mlock;
-  const char *simd;
   /* the prompt */
-  const char *prompt, *prompt_file, *system;
-  bool raw, default_template;
-  const char *chat_template, *template_args;
+  const char *prompt, *prompt_file, *system, *chat_template, *template_args;
   /* sampling */
   double temp, top_p, min_p, xtc_probability, xtc_threshold;
-  int top_k, min_tokens_to_keep;
   double repetition_penalty, presence_penalty, frequency_penalty;
-  int repetition_context;
+  int top_k, min_tokens_to_keep, repetition_context;
+  int max_tokens;
   const char *logit_bias;
   uint64_t seed;
-  /* the answer */
-  int max_tokens;
   cli_strings stops, extra_eos;
-  bool ignore_eos, stats;
   /* logits */
   cli_ints ids, feed;
   const char *ids_file, *out;
-  int steps, split;
-  bool all;
+  int steps, split; /* cli_split */
   /* text */
-  bool no_special, pieces, skip_special, stream, as_ids;
   const char *json_file, *template_file;
   /* measuring */
   cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
-  int repeats;
   const char *text_file, *against, *golden;
-  int sequence_length, num_samples;
+  int sequence_length, num_samples, repeats;
+  /* switches, in the order of the groups above */
+  bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
+  bool no_special, pieces, skip_special, stream, as_ids;
 } cli_args;
 
 typedef struct cli_verb {
@@ -138,8 +130,8 @@ typedef enum flag_kind {
 typedef struct cli_flag {
   const char *names; /* "--temp|-t": the first one is the flag's, the others are aliases */
   flag_kind kind;
-  size_t offset;
   uint32_t verbs; /* bits by cli_verb_id */
+  size_t offset;
   double lo, hi;
   double fallback;     /* of numbers */
   const char *choices; /* "exact|native" */

@@ -22,15 +22,15 @@ enum { MOST_THREADS = 1024, MOST_TOKENS = 1 << 30, MOST_IDS = INT_MAX, MOST_REPE
 
 #define FLAG(names, kind, member, verbs, value, help)                                                                  \
   {                                                                                                                    \
-    names, kind, AT(member), verbs, 0, 0, 0, NULL, value, help                                                         \
+    names, kind, verbs, AT(member), 0, 0, 0, NULL, value, help                                                         \
   }
 #define NUMBER(names, kind, member, verbs, lo, hi, fallback, value, help)                                              \
   {                                                                                                                    \
-    names, kind, AT(member), verbs, lo, hi, fallback, NULL, value, help                                                \
+    names, kind, verbs, AT(member), lo, hi, fallback, NULL, value, help                                                \
   }
 #define CHOICE(names, kind, member, verbs, choices, value, help)                                                       \
   {                                                                                                                    \
-    names, kind, AT(member), verbs, 0, 0, 0, choices, value, help                                                      \
+    names, kind, verbs, AT(member), 0, 0, 0, choices, value, help                                                      \
   }
 
 const cli_flag cli_flags[] = {
@@ -95,11 +95,12 @@ const cli_flag cli_flags[] = {
     FLAG("--template", FLAG_STRING, template_file, V(RENDER), "FILE", "a Jinja template instead of the model's"),
     FLAG("--ids", FLAG_BOOL, as_ids, V(RENDER), NULL, "the token ids of the prompt instead of its text"),
     /* measuring */
-    NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N,…", "prompt sizes; 0: none [512]"),
-    NUMBER("-n|--decodes", FLAG_INTS, bench_decodes, V(BENCH), 0, MOST_TOKENS, 0, "N,…",
+    NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
+           "prompt sizes; 0: none [512]"),
+    NUMBER("-n|--decodes", FLAG_INTS, bench_decodes, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
            "decode counts; 0: none [128]"),
-    NUMBER("-b|--batches", FLAG_INTS, bench_batches, V(BENCH), 1, 64, 0, "N,…", "batch sizes [1]"),
-    NUMBER("-d|--depths", FLAG_INTS, bench_depths, V(BENCH), 0, MOST_TOKENS, 0, "N,…", "context depths [0]"),
+    NUMBER("-b|--batches", FLAG_INTS, bench_batches, V(BENCH), 1, 64, 0, "N[,N]", "batch sizes [1]"),
+    NUMBER("-d|--depths", FLAG_INTS, bench_depths, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]", "context depths [0]"),
     NUMBER("-r|--repeats", FLAG_INT, repeats, V(BENCH), 1, MOST_REPEATS, 3, "N", "repeats of each measurement"),
     FLAG("--text", FLAG_STRING, text_file, V(PPL), "FILE", "UTF-8 text to measure on"),
     CHOICE("--against", FLAG_WORD, against, V(PPL), "exact", "MODE",

@@ -38,7 +38,7 @@ const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length,
   char asked[64];
   size_t best = (size_t)-1;
   snprintf(asked, sizeof asked, "%.*s", (int)length, name);
-  strcpy(out, "--help");
+  snprintf(out, 64, "--help");
   for (size_t i = 0; i < cli_n_flags; i++) {
     if (!(cli_flags[i].verbs >> verb & 1))
       continue;

@@ -104,10 +104,11 @@ static json_t *unread_json(const model *m)
 static void print_json(const model *m, const char *dir, const memory_need *need)
 {
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m);
-  json_t *memory = json_pack("{sI sI sI si sI sI sI}", "weights", (json_int_t)need->weights, "owned",
-                             (json_int_t)need->owned, "kv_per_token", (json_int_t)need->kv_token, "context",
-                             need->context, "kv", (json_int_t)need->kv, "scratch", (json_int_t)need->scratch, "total",
-                             (json_int_t)(need->weights + need->owned + need->kv + need->scratch));
+  json_t *memory =
+      json_pack("{sI sI sI si sI sI sI}", "weights", (json_int_t)need->weights, "owned", (json_int_t)need->owned,
+                "kv_per_token", (json_int_t)need->kv_token, "context", need->context, "kv", (json_int_t)need->kv,
+                "scratch", (json_int_t)need->scratch, "total",
+                (json_int_t)need->weights + (json_int_t)need->owned + (json_int_t)need->kv + (json_int_t)need->scratch);
   json_t *audit = json_pack("{ss sI sI sI}", "result", "complete", "tensors", (json_int_t)total, "bound",
                             (json_int_t)bound, "dropped", (json_int_t)(total - bound));
   out_json(json_pack("{ss ss ss ss ss ss ss ss ss so so so so so so so}", "path", dir, "model_type",

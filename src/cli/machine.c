@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -15,15 +16,17 @@
 static uint64_t meminfo(const char *key)
 {
   char line[256];
-  unsigned long long kilobytes = 0;
+  uint64_t kilobytes = 0;
   size_t n = strlen(key);
   FILE *f = fopen("/proc/meminfo", "re");
   while (f && fgets(line, sizeof line, f))
-    if (!strncmp(line, key, n) && sscanf(line + n, "%llu", &kilobytes) == 1)
+    if (!strncmp(line, key, n)) {
+      kilobytes = strtoull(line + n, NULL, 10);
       break;
+    }
   if (f)
     fclose(f);
-  return (uint64_t)kilobytes * 1024;
+  return kilobytes * 1024;
 }
 
 uint64_t machine_memory(void)

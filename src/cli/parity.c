@@ -54,7 +54,7 @@ static void golden_close(golden *g)
 static tern_status read_word(const golden *g, const char *key, const char *const *words, int n, int *out,
                              tern_error *err)
 {
-  const char *text;
+  const char *text = NULL;
   TRY(cfg_obj_string(g->tree, g->path, key, true, NULL, &text, err));
   for (int i = 0; i < n; i++)
     if (!strcmp(text, words[i])) {
@@ -66,18 +66,18 @@ static tern_status read_word(const golden *g, const char *key, const char *const
 
 static tern_status check_digest(const golden *g, const char *rows_path, tern_error *err)
 {
-  const char *wanted;
+  const char *wanted = NULL;
   char have[SHA256_HEX];
   TRY(cfg_obj_string(g->tree, g->path, "sha256", true, NULL, &wanted, err));
   sha256_hex(g->rows_map.data, g->rows_map.size, have);
-  if (strcmp(wanted, have))
+  if (strcmp(wanted, have) != 0)
     return err_set(err, TERN_E_FORMAT, "%s: its sha256 is %s, but %s says %s", rows_path, have, g->path, wanted);
   return TERN_OK;
 }
 
 static tern_status open_rows(golden *g, tern_error *err)
 {
-  const char *file;
+  const char *file = NULL;
   buf path = {0};
   TRY(cfg_obj_string(g->tree, g->path, "logits", true, NULL, &file, err));
   if (strchr(file, '/') || !*file)
@@ -97,8 +97,8 @@ static tern_status read_keys(golden *g, tern_error *err)
 {
   static const char *const formats[] = {"tern-golden-1"}, *const numerics[] = {"exact", "native"};
   static const char *const splits[] = {"canonical", "mlx", "one"};
-  int index, *feed = NULL;
-  size_t n_feed;
+  int index = 0, *feed = NULL;
+  size_t n_feed = 0;
   TRY(read_word(g, "format", formats, 1, &index, err));
   TRY(read_word(g, "numerics", numerics, 2, &index, err));
   g->numerics = index ? TERN_NATIVE : TERN_EXACT;
@@ -264,7 +264,7 @@ static tern_status list_goldens(const char *folder, char ***out, size_t *n, tern
   for (struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     const char *end = strrchr(e->d_name, '.');
     buf path = {0};
-    if (e->d_name[0] == '.' || !end || strcmp(end, ".json"))
+    if (e->d_name[0] == '.' || !end || strcmp(end, ".json") != 0)
       continue;
     buf_addf(&path, "%s/%s", folder, e->d_name);
     char *text = buf_take(&path);

@@ -87,10 +87,10 @@ static bool stay_silent(void *user, const char *text, size_t length)
 static void print_json(const answerer *r, const tern_result *result, uint64_t seed)
 {
   const tern_model_info *info = &r->model->info;
-  json_t *usage =
-      json_pack("{sI sI sI sI}", "prompt_tokens", (json_int_t)result->prompt_tokens, "completion_tokens",
-                (json_int_t)result->n_ids, "total_tokens", (json_int_t)(result->prompt_tokens + result->n_ids),
-                "cached_tokens", (json_int_t)result->cached_tokens);
+  json_t *usage = json_pack("{sI sI sI sI}", "prompt_tokens", (json_int_t)result->prompt_tokens, "completion_tokens",
+                            (json_int_t)result->n_ids, "total_tokens",
+                            (json_int_t)result->prompt_tokens + (json_int_t)result->n_ids, "cached_tokens",
+                            (json_int_t)result->cached_tokens);
   json_t *timings = json_pack("{sf sf sf sf sf sf}", "open_ms", r->open_ms, "prompt_ms", 1e3 * result->prompt_seconds,
                               "decode_ms", 1e3 * result->decode_seconds, "prompt_tok_s", answer_prompt_rate(result),
                               "decode_tok_s", answer_decode_rate(result), "peak_mb", use_peak_mb());
