@@ -302,12 +302,13 @@ static tern_status set_flags(tok *t, tern_error *err)
     size_t n = tok_shown(t, (int32_t)id).n;
     t->longest_shown = n > t->longest_shown ? n : t->longest_shown;
   }
-  /* Special is a property of the text that decoding sees, so that a token shown in another form is not. */
-  for (size_t i = 0; i < t->n_added; i++) {
+  /* Special is a property of the text that decoding sees: a token shown in another form is not, and a twin is. */
+  bool twins = t->vocab.count < t->vocab.size;
+  for (uint32_t id = 0; id < t->vocab.size; id++) {
     uint32_t index;
-    tok_span shown = t->added[i].pattern;
-    if (strmap_get(&t->added_ids, shown.s, shown.n, &index) && t->added[index].special)
-      t->flags[t->added[i].id] |= TOKEN_SPECIAL;
+    tok_span shown = twins || t->flags[id] ? tok_shown(t, (int32_t)id) : (tok_span){0};
+    if (shown.s && strmap_get(&t->added_ids, shown.s, shown.n, &index) && t->added[index].special)
+      t->flags[id] |= TOKEN_SPECIAL;
   }
   return TERN_OK;
 }

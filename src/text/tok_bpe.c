@@ -80,6 +80,9 @@ static tern_status add_merges(tok *t, const bpe_pair *merges, size_t first, size
     hash[1][i] = vocab_hash(&t->vocab, p->right.s, p->right.n);
     hash[2][i] = vocab_hash(&t->vocab, whole[i].s, whole[i].n);
   }
+  for (size_t k = 0; k < 3; k++)
+    for (size_t i = 0; i < count; i++)
+      vocab_fetch(&t->vocab, hash[k][i]);
   for (size_t i = 0; i < count; i++) {
     const bpe_pair *p = &merges[first + i];
     int32_t left = vocab_find_hashed(&t->vocab, p->left.s, p->left.n, hash[0][i]);
@@ -109,6 +112,8 @@ static void find_single_pieces(tok *t)
 static void note_mark(bpe_model *m, const char *piece, size_t n)
 {
   const char *s = piece;
+  if (!memchr(piece + 1, 0xe2, n - 1))
+    return;
   while ((s = memmem(s, n - (size_t)(s - piece), "\xe2\x96\x81", 3)) != NULL) {
     const char *c = s;
     while (c > piece && ((uint8_t) * --c & 0xc0) == 0x80)
@@ -417,8 +422,9 @@ static tern_status merge_part(const tok *t, tok_scratch *scratch, const char *s,
 {
   const bpe_model *m = &t->bpe;
   uint32_t small[SHORT_WORD];
-  /* At most one symbol a byte, but for the bytes of prefixes and suffixes, and one for an open unknown run. */
-  size_t room = n * (1 + m->prefix.n) + m->suffix.n + 1;
+  /* At most one symbol a byte, or two where a byte is a character of two bytes; with the bytes of prefixes and the
+   * suffix, and one for an open unknown run. */
+  size_t room = n * (2 + m->prefix.n) + m->suffix.n + 1;
   symbols symbol = {.ids = small};
   if (room > SHORT_WORD) {
     if (room > UINT32_MAX / 4)

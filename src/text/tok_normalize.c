@@ -234,6 +234,8 @@ static tern_status read_fields(const fields *f, norm_step *step, tern_error *err
   case NORM_REPLACE:
     TRY(fields_only(f, replace_keys, err));
     TRY(fields_pattern(f, "pattern", &step->pattern, err));
+    if (pattern_matches_nothing(step->pattern)) /* what is put in stands for no text, which confuses the reference */
+      return fields_bad(f, "pattern", "matches the empty text", err);
     return fields_text(f, "content", &step->text, err);
   case NORM_PREPEND:
     TRY(fields_only(f, prepend_keys, err));

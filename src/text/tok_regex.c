@@ -46,18 +46,28 @@ tern_status pattern_regex(const char *where, const char *source, size_t n, tok_p
   tok_pattern *p = new_pattern(source, n);
   if (!p)
     return err_nomem(err, "regular expression");
+  buf whole = {0};
+  buf_add(&whole, "", 0);
+  if (!pattern_spell_out(source, n, &whole)) {
+    buf_free(&whole);
+    pattern_free(p);
+    return err_nomem(err, "regular expression");
+  }
   OnigErrorInfo info;
-  int r = onig_new(&p->regex, (const OnigUChar *)p->text, (const OnigUChar *)p->text + n, ONIG_OPTION_NONE,
-                   ONIG_ENCODING_UTF8, ONIG_SYNTAX_DEFAULT, &info);
+  const OnigUChar *expression = (const OnigUChar *)whole.data;
+  int r = onig_new(&p->regex, expression, expression + whole.length, ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
+                   ONIG_SYNTAX_DEFAULT, &info);
   if (r != ONIG_NORMAL) {
     OnigUChar text[ONIG_MAX_ERROR_MESSAGE_LEN] = {0};
     onig_error_code_to_str(text, r, &info);
+    buf_free(&whole);
     p->regex = NULL;
     pattern_free(p);
     return r == ONIGERR_MEMORY ? err_nomem(err, "regular expression")
                                : err_set(err, TERN_E_FORMAT, "%s: bad regular expression '%.*s': %s", where,
                                          (int)(n < 200 ? n : 200), source, (char *)text);
   }
+  buf_free(&whole);
   *out = p;
   return TERN_OK;
 }
@@ -83,6 +93,12 @@ void pattern_free(tok_pattern *p)
     mem_free(p);
     p = next;
   }
+}
+
+bool pattern_matches_nothing(const tok_pattern *p)
+{
+  static const OnigUChar nothing[1] = "";
+  return p->regex && onig_search(p->regex, nothing, nothing, nothing, nothing, NULL, ONIG_OPTION_NONE) >= 0;
 }
 
 const char *pattern_text(const tok_pattern *p, size_t *n)

@@ -6,6 +6,7 @@
 #ifndef TERN_TEXT_TOK_REGEX_H
 #define TERN_TEXT_TOK_REGEX_H
 
+#include "base/buf.h"
 #include "base/status.h"
 
 typedef struct tok_pattern tok_pattern;
@@ -15,6 +16,10 @@ tern_status pattern_regex(const char *where, const char *source, size_t n, tok_p
 tern_status pattern_literal(const char *text, size_t n, tok_pattern **out, tern_error *err);
 /* The string of a plain pattern; NULL for a regular expression. */
 const char *pattern_text(const tok_pattern *p, size_t *n);
+/* Whether the pattern matches in an empty text. */
+bool pattern_matches_nothing(const tok_pattern *p);
+/* Appends the expression with its Unicode classes spelt out, see tok_classes.c. False: no memory. */
+bool pattern_spell_out(const char *source, size_t n, buf *out);
 /* Takes the whole list that starts at p (see pattern_link). */
 void pattern_free(tok_pattern *p);
 /* Puts p in front of the list *head, which will free it. */

@@ -27,9 +27,11 @@ typedef struct unicode_lower { /* low, low + step, ... high: each moves by shift
 } unicode_lower;
 
 extern const unicode_range unicode_word[], unicode_numeric[], unicode_punctuation[], unicode_accent[],
-    unicode_nonspacing[], unicode_control[], unicode_composing[];
+    unicode_nonspacing[], unicode_control[], unicode_composing[], unicode_regex_word[], unicode_class_word[],
+    unicode_han[];
 extern const size_t unicode_word_count, unicode_numeric_count, unicode_punctuation_count, unicode_accent_count,
-    unicode_nonspacing_count, unicode_control_count, unicode_composing_count;
+    unicode_nonspacing_count, unicode_control_count, unicode_composing_count, unicode_regex_word_count,
+    unicode_class_word_count, unicode_han_count;
 extern const unicode_lower unicode_lowercase[];
 extern const size_t unicode_lowercase_count;
 extern const unicode_class unicode_scripts[], unicode_categories[];

@@ -121,6 +121,13 @@ uint32_t vocab_hash(const tok_vocab *v, const char *s, size_t n)
   return hash;
 }
 
+void vocab_fetch(const tok_vocab *v, uint32_t hash)
+{
+  uint64_t slot = v->slots[hash & v->mask];
+  if (slot)
+    __builtin_prefetch(v->bytes + v->pieces[(uint32_t)slot - 1].offset);
+}
+
 int32_t vocab_find_hashed(const tok_vocab *v, const char *s, size_t n, uint32_t hash)
 {
   for (size_t i = hash & v->mask; v->slots[i]; i = (i + 1) & v->mask) {

@@ -112,6 +112,12 @@ def categories():
     return [r for r in rows if CATEGORIES[r[2]] != "Cn"]
 
 
+def matched(pattern):
+    text = "".join(map(chr, POINTS))
+    split = pre_tokenizers.Split(Regex(pattern), "removed", True)
+    return ranges(POINTS[i] for _, (a, b) in split.pre_tokenize_str(text) for i in range(a, b))
+
+
 def emit(kind, name, rows, comment):
     print(f"\n/* {comment} */\nconst {kind} {name}[] = {{")
     line = "   "
@@ -141,6 +147,9 @@ def main():
     emit("unicode_range", "unicode_composing", composing(), "what takes part in normalisation forms")
     emit("unicode_lower", "unicode_lowercase", lowercase(), "low, high, step, shift")
     emit("unicode_class", "unicode_scripts", scripts(), "script numbers of UnicodeScripts")
+    emit("unicode_range", "unicode_regex_word", matched(r"\w+"), "\\w of the regular expressions")
+    emit("unicode_range", "unicode_class_word", matched(r"[\w]+"), "[\\w], which is not quite the same")
+    emit("unicode_range", "unicode_han", matched(r"\p{Han}+"), "\\p{Han} of the regular expressions")
     emit("unicode_class", "unicode_categories", categories(), "general categories of the regular expressions, Cn left out")
 
 
