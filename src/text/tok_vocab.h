@@ -42,7 +42,7 @@ void vocab_free(tok_vocab *v);
 int32_t vocab_find(const tok_vocab *v, const char *s, size_t n);
 /* The same in two halves, so that many look-ups can wait for memory together. */
 uint32_t vocab_hash(const tok_vocab *v, const char *s, size_t n); /* and starts to fetch the slot */
-void vocab_fetch(const tok_vocab *v, uint32_t hash);                 /* between the two: fetches the piece */
+void vocab_fetch(const tok_vocab *v, uint32_t hash);              /* between the two: fetches the piece */
 int32_t vocab_find_hashed(const tok_vocab *v, const char *s, size_t n, uint32_t hash);
 
 static inline const char *vocab_get(const tok_vocab *v, uint32_t id, size_t *n)

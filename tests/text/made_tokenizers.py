@@ -228,7 +228,7 @@ def mixtures(base, rng, count):
 
 
 CLASSES = ["L", "M", "N", "P", "S", "Z", "C", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Nd", "No", "Pd", "Po", "Sm", "Sc", "So", "Cf", "Han", "^L"]
-CLASS_PATTERNS = ["\\p{%s}+" % c for c in CLASSES] + ["[^\\P{L}\\d]+", "\\w+", "[\\W&&\\S]+", "\\d+", "\\s+", "(?i:\\p{Lu}+)", "[a\\w]+", "(?i:[^\\W]{2})", "[\\p{N}&&[^\\p{Nd}]]+", "[]\\p{Ps}[]+"]
+CLASS_PATTERNS = ["\\p{%s}+" % c for c in CLASSES] + ["[^\\P{L}\\d]+", "\\w+", "[\\W&&\\S]+", "\\d+", "\\s+", "(?i:\\p{Lu}+)", "[a\\w]+", "(?i:[^\\W]{2})", "[\\p{N}&&[^\\p{Nd}]]+", "[]\\p{Ps}x]+"]
 
 
 def every_character(base):
