@@ -32,21 +32,24 @@
 #define CPU_NAME(name) name##_baseline
 #endif
 
-/* Unrolled loops turn small arrays into registers; functions so marked are bodies for constant arguments. Sanitizers
- * check each access to such an array before it can become a register, and unrolled that takes a compiler minutes a
- * file. */
+/* Unrolled loops turn small arrays into registers; INLINE functions are bodies for constant arguments. Sanitizers check
+ * each access to such an array before it can become a register: what is unrolled and inlined then takes a compiler
+ * minutes a file, so their builds do without. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define UNROLL
+#define CPU_SANITIZED
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CPU_SANITIZED
+#endif
+#ifdef CPU_SANITIZED
 #define UNROLL
-#endif
-#ifndef UNROLL
+#define INLINE static inline __attribute__((unused))
+#else
 #define UNROLL _Pragma("GCC unroll 32")
-#endif
 #define INLINE static inline __attribute__((always_inline))
+#endif
 
 typedef float vf __attribute__((vector_size(4 * VW)));
 typedef int32_t vi __attribute__((vector_size(4 * VW)));
