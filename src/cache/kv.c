@@ -11,12 +11,12 @@ typedef struct block {
   int references;
 } block;
 
-/* One per slot. */
+/* One per slot. Of the free blocks, `promised` are spoken for by sequences that reserved them. */
 typedef struct lane {
   kv_slot slot;
   size_t block_bytes;
   block *free;
-  int64_t free_count;
+  size_t free_count, promised;
 } lane;
 
 struct kv_store {
@@ -30,6 +30,7 @@ typedef struct table {
   block **blocks; /* [size]; NULL: nothing there */
   void **data;    /* [size]: blocks[i]->data, as the ops want it */
   size_t size;
+  size_t promise; /* blocks that this sequence may still take */
 } table;
 
 struct kv_seq {
@@ -122,24 +123,34 @@ static tern_status add_block(kv_store *store, lane *l, tern_error *err)
   return TERN_OK;
 }
 
-static block *take(lane *l)
+static void set_promise(lane *l, table *t, size_t promise)
+{
+  l->promised += promise - t->promise;
+  t->promise = promise;
+}
+
+/* A free block out of the sequence's promise, or NULL. */
+static block *take(lane *l, table *t)
 {
   block *b = l->free;
-  if (b) {
-    l->free = b->next;
-    l->free_count--;
-    b->references = 1;
-  }
+  if (!b || !t->promise)
+    return NULL;
+  set_promise(l, t, t->promise - 1);
+  l->free = b->next;
+  l->free_count--;
+  b->references = 1;
   return b;
 }
 
-static void drop(lane *l, block *b)
+/* Lets go of one reference; whether that freed the block. */
+static bool drop(lane *l, block *b)
 {
   if (!b || --b->references > 0)
-    return;
+    return false;
   b->next = l->free;
   l->free = b;
   l->free_count++;
+  return true;
 }
 
 /* ---- sequences ---- */
@@ -166,13 +177,16 @@ static void put(table *t, size_t i, block *b)
   t->data[i] = b ? b->data : NULL;
 }
 
-static void drop_range(kv_seq *seq, int lane_index, size_t begin, size_t end)
+/* Empties entries [begin, end); returns how many blocks that freed. */
+static size_t drop_range(kv_seq *seq, int lane_index, size_t begin, size_t end)
 {
   table *t = &seq->tables[lane_index];
+  size_t freed = 0;
   for (size_t i = begin; i < end && i < t->size; i++) {
-    drop(&seq->store->lanes[lane_index], t->blocks[i]);
+    freed += drop(&seq->store->lanes[lane_index], t->blocks[i]);
     put(t, i, NULL);
   }
+  return freed;
 }
 
 void kv_seq_close(kv_seq *seq)
@@ -181,6 +195,7 @@ void kv_seq_close(kv_seq *seq)
     return;
   for (int i = 0; i < seq->store->n_lanes; i++) {
     drop_range(seq, i, 0, seq->tables[i].size);
+    set_promise(&seq->store->lanes[i], &seq->tables[i], 0);
     mem_free(seq->tables[i].blocks);
     mem_free(seq->tables[i].data);
   }
@@ -229,9 +244,15 @@ tern_status kv_seq_reserve(kv_seq *seq, int64_t from, int64_t to, int piece, ter
      * what it holds for itself. */
     size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
     size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
-    size_t have = held_alone(t, first) + (size_t)l->free_count;
-    for (; have < need; have++)
-      TRY(add_block(store, l, err));
+    size_t have = held_alone(t, first);
+    set_promise(l, t, need > have ? need - have : 0);
+    while (l->free_count < l->promised) {
+      tern_status status = add_block(store, l, err);
+      if (status != TERN_OK) {
+        set_promise(l, t, 0);
+        return status;
+      }
+    }
   }
   return TERN_OK;
 }
@@ -244,7 +265,7 @@ static tern_status own_block(kv_seq *seq, int lane_index, size_t i, bool keep_co
   block *old = t->blocks[i];
   if (old && old->references == 1)
     return TERN_OK;
-  block *fresh = take(l);
+  block *fresh = take(l, t);
   if (!fresh)
     return err_set(err, TERN_E_INTERNAL, "key/value slot %d: no block reserved for position %zu", lane_index,
                    i * KV_BLOCK);
@@ -264,8 +285,10 @@ tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *er
     if (slot->window) {
       /* The token at `first` sees positions from first + 1 - window on, besides the kept ones. */
       int64_t unseen = first + 1 - slot->window;
-      if (unseen > 0)
-        drop_range(seq, n, blocks_for(slot->keep), (size_t)(unseen / KV_BLOCK));
+      if (unseen > 0) { /* what a ring frees, it may take again */
+        size_t freed = drop_range(seq, n, blocks_for(slot->keep), (size_t)(unseen / KV_BLOCK));
+        set_promise(&seq->store->lanes[n], &seq->tables[n], seq->tables[n].promise + freed);
+      }
     }
     size_t begin = (size_t)(first / KV_BLOCK), end = blocks_for(first + count);
     if (end > seq->tables[n].size)

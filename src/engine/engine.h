@@ -9,7 +9,7 @@
 struct tern_model {
   model *net;
   tok *tok;
-  chat *chat;        /* NULL: its files are broken in the way that chat_error tells, whenever it is asked for */
+  chat *chat; /* NULL: its files are broken in the way that chat_error tells, whenever it is asked for */
   tern_error chat_error;
   int32_t *stop_ids; /* the union of generation_config.json, config.json and the tokenizer's eos token */
   size_t n_stop_ids;

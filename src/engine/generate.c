@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/sample.h"
+#include "engine/spacing.h"
 #include "engine/stop.h"
 #include "text/detok.h"
 
@@ -20,6 +21,7 @@ typedef struct answer {
   const tern_generate_options *options;
   sampler *sampler;
   detok *detok;
+  spacing spacing;
   stop_scan stops;
   int32_t *history; /* last prompt token, then what was generated: what penalties look back on */
   size_t n_history;
@@ -78,6 +80,7 @@ static tern_status flush(answer *a)
   const char *text;
   size_t n;
   TRY(detok_finish(a->detok, &text, &n, a->err));
+  spacing_finish(&a->spacing, text, n, &text, &n);
   if (add_text(a, text, n)) {
     a->finish = "stop";
     return TERN_OK;
@@ -98,6 +101,7 @@ static tern_status accept(answer *a, size_t max_tokens)
   const char *text;
   size_t n;
   TRY(detok_push(a->detok, a->token, &text, &n, a->err));
+  spacing_push(&a->spacing, text, n, &text, &n);
   if (add_text(a, text, n)) {
     a->finish = "stop";
     return TERN_OK;
@@ -161,7 +165,8 @@ static tern_status prepare(answer *a, size_t max_tokens)
   const tern_generate_options *o = a->options;
   const tern_model *m = a->session->model;
   TRY(sampler_open(&o->sampling, m->info.vocab, logits_type(m->net), &a->sampler, a->err));
-  TRY(detok_open(m->tok, true, &a->detok, a->err));
+  TRY(detok_open(m->tok, false, &a->detok, a->err)); /* special tokens show, as in the reference */
+  a->spacing = spacing_open(m->tok);
   TRY(stop_open(&a->stops, o->stops, o->n_stops, a->err));
   a->history = mem_array(max_tokens + 1, sizeof *a->history);
   return a->history ? TERN_OK : err_nomem(a->err, "token list");
@@ -199,6 +204,7 @@ tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const t
     status = hand_over(&a, result);
   sampler_close(a.sampler);
   detok_close(a.detok);
+  spacing_close(&a.spacing);
   stop_close(&a.stops);
   mem_free(a.history);
   if (status != TERN_OK)

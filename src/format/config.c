@@ -120,10 +120,11 @@ tern_status cfg_open(const char *dir, cfg **out, tern_error *err)
 {
   json_t *root = NULL, *generation = NULL;
   TRY(open_file(dir, "config.json", false, &root, err));
-  tern_status status = open_file(dir, "generation_config.json", true, &generation, err);
+  tern_error why = {0}; /* of its own: its absence is no error */
+  tern_status status = open_file(dir, "generation_config.json", true, &generation, &why);
   if (status != TERN_OK) {
     json_decref(root);
-    return status;
+    return err_set(err, why.status, "%s", why.text);
   }
   return wrap(root, generation, out, err);
 }

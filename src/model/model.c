@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/system.h"
 
 enum { DEFAULT_PREFILL_STEP = 2048, MOST_PIECE = 512, PIECE_BYTES = 256 << 20 };
 
@@ -158,6 +159,12 @@ int64_t model_sensitive_from(const model *m)
 
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)
 {
+  /* What the store holds already counts as free: sequences of one session share it. */
+  size_t need = kv_store_estimate(m->store, to, m->plan.max_tokens), held = kv_store_bytes(m->store);
+  size_t available = need > held ? system_memory_available() : SIZE_MAX;
+  if (need > held && need - held > available)
+    return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB of keys and values, but %zu MB are free",
+                   (long long)to, need >> 20, available >> 20);
   TRY(kv_seq_reserve(sequence, from, to, m->plan.max_tokens, err));
   return m->cx.backend->reserve(&m->cx, m->plan.max_tokens, to, m->config.heads, err);
 }

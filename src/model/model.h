@@ -42,7 +42,8 @@ void model_close(model *m); /* NULL is fine */
 /* Runs one forward. The rows' counts sum to at most plan.max_tokens, and there are at most MODEL_MAX_ROWS of them; each
  * sequence must have been reserved up to its end (model_reserve). TERN_E_IO if a mapped file shrank. */
 tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user, tern_error *err);
-/* Before steps that write positions [from, to): blocks and scratch, so that forwards allocate nothing. */
+/* Before steps that write positions [from, to): blocks and scratch, so that forwards allocate nothing. TERN_E_LIMIT
+ * with the numbers where memory for them is not there. */
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err);
 
 /* Whether bits of a token at or after the returned position depend on its being read or stepped; INT64_MAX: nowhere. */

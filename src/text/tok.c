@@ -313,3 +313,13 @@ tern_status tok_encode(const tok *t, const char *text, size_t n, bool add_specia
   arena_free(&e.texts);
   return status;
 }
+
+bool tok_is_byte_level(const tok *t)
+{
+  return t->n_decode == 1 && t->decode[0].kind == DECODE_BYTE_LEVEL;
+}
+
+bool tok_cleans_up_spaces(const tok *t)
+{
+  return t->cleans_up_spaces;
+}

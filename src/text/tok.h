@@ -39,4 +39,9 @@ typedef enum tok_role { TOK_BOS = 0, TOK_EOS, TOK_UNK, TOK_PAD, TOK_ROLES } tok_
 const char *tok_role_text(const tok *t, tok_role role);
 int32_t tok_role_id(const tok *t, tok_role role);
 
+/* What a generated text's spacing depends on (engine/spacing.h): whether the decoder is ByteLevel and nothing else, and
+ * tokenizer_config.json's clean_up_tokenization_spaces. */
+bool tok_is_byte_level(const tok *t);
+bool tok_cleans_up_spaces(const tok *t);
+
 #endif

@@ -149,6 +149,8 @@ tern_status tok_read_config(tok *t, const char *dir, tern_error *err)
   const jt *config, *roles;
   TRY(read_tree(t, dir, "tokenizer_config.json", &config, err));
   TRY(read_tree(t, dir, "special_tokens_map.json", &roles, err));
+  const jt *clean = jt_get_set(config, "clean_up_tokenization_spaces");
+  t->cleans_up_spaces = clean && clean->kind == JT_TRUE;
   TRY(read_roles(t, config, "tokenizer_config.json", err));
   TRY(read_roles(t, roles, "special_tokens_map.json", err));
   strmap have = {0};

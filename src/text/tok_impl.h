@@ -274,6 +274,7 @@ struct tok {
   tok_pattern *patterns; /* all of them, to be freed */
   const char *role_text[TOK_ROLES];
   int32_t role_id[TOK_ROLES];
+  bool cleans_up_spaces;
 };
 
 /* The string of an id as decoding sees it (an added token shows its normalised form). s == NULL: no such id. */

@@ -118,6 +118,19 @@ static void clones_share_until_one_writes(void **state)
   assert_true(value_at(two, 0, 50) == 50);
 }
 
+static void promises_are_kept_apart(void **state)
+{
+  (void)state;
+  reserve(one, 0, 500);
+  reserve(two, 0, 500);
+  mem_forbid(true);
+  for (int64_t p = 0; p < 500; p += 50) {
+    write_positions(one, p, 50, 0);
+    write_positions(two, p, 50, 0);
+  }
+  mem_forbid(false);
+}
+
 static void truncated_blocks_come_back(void **state)
 {
   (void)state;
@@ -205,6 +218,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(steps_take_only_what_was_reserved, set_up, tear_down),
       cmocka_unit_test_setup_teardown(rings_let_go_of_what_nobody_sees, set_up, tear_down),
       cmocka_unit_test_setup_teardown(clones_share_until_one_writes, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(promises_are_kept_apart, set_up, tear_down),
       cmocka_unit_test_setup_teardown(truncated_blocks_come_back, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failing_allocations_leave_the_sequence, set_up, tear_down),
       cmocka_unit_test(steps_see_keys_in_ring_order),
