@@ -236,7 +236,11 @@ static tern_status number(tok *t, vocab_entry *beyond, size_t *n_beyond, tern_er
   uint32_t next = (uint32_t)(t->model == MODEL_UNIGRAM ? t->vocab.size : t->vocab.count), size = t->vocab.size;
   for (size_t i = 0; i < t->n_added; i++) {
     added_token *a = &t->added[i];
+    int32_t wanted = a->id;
     a->id = vocab_find(&t->vocab, a->content.s, a->content.n);
+    if (wanted >= 0 && wanted != (a->id >= 0 ? a->id : (int32_t)next))
+      return err_set(err, TERN_E_FORMAT, "added_tokens.json: '%.80s': id %d, but the next free one is %u", a->content.s,
+                     wanted, next);
     if (a->id >= 0)
       continue;
     if (next >= TOK_MAX_ID || a->content.n > INT32_MAX)
@@ -251,6 +255,8 @@ static tern_status number(tok *t, vocab_entry *beyond, size_t *n_beyond, tern_er
 
 static tern_status normalize_pattern(tok *t, added_token *a, tern_error *err)
 {
+  if (a->pattern.s)
+    return TERN_OK;
   a->pattern = a->content;
   if (!a->normalized || !t->n_norm)
     return TERN_OK;

@@ -147,7 +147,7 @@ static bool find_mark(tok *t)
   return true;
 }
 
-tern_status bpe_build(tok *t, const bpe_pair *merges, size_t n, tern_error *err)
+static tern_status prepare(tok *t, size_t n, tern_error *err)
 {
   bpe_model *m = &t->bpe;
   if (n >= NO_RANK)
@@ -166,14 +166,26 @@ tern_status bpe_build(tok *t, const bpe_pair *merges, size_t n, tern_error *err)
     if (t->vocab.pieces[id].length != UINT32_MAX && t->vocab.pieces[id].length > m->longest)
       m->longest = t->vocab.pieces[id].length;
   find_single_pieces(t);
-  if (!find_mark(t))
-    return err_nomem(err, "vocabulary");
+  return find_mark(t) ? TERN_OK : err_nomem(err, "vocabulary");
+}
+
+tern_status bpe_build(tok *t, const bpe_pair *merges, size_t n, tern_error *err)
+{
+  TRY(prepare(t, n, err));
   buf joined = {0};
   tern_status status = TERN_OK;
   for (size_t i = 0; i < n && status == TERN_OK; i += BATCH)
     status = add_merges(t, merges, i, n - i < BATCH ? n - i : BATCH, &joined, err);
   buf_free(&joined);
   return status;
+}
+
+tern_status bpe_build_ids(tok *t, const bpe_ids *merges, size_t n, tern_error *err)
+{
+  TRY(prepare(t, n, err));
+  for (size_t i = 0; i < n; i++)
+    put_merge(&t->bpe, merges[i].left, merges[i].right, merges[i].rank, merges[i].id);
+  return TERN_OK;
 }
 
 void bpe_free(bpe_model *m)
@@ -192,7 +204,8 @@ typedef struct symbols {
 
 static tern_status no_unknown(const tok *t, tern_error *err)
 {
-  return err_set(err, TERN_E_FORMAT, "%s: model.unk_token: '%.80s' is not in model.vocab", t->file, t->bpe.unk_text.s);
+  return err_set(err, TERN_E_FORMAT, "%s: model.unk_token: '%.80s' is not in model.vocab", t->file,
+                 t->bpe.unk_text.n ? t->bpe.unk_text.s : "");
 }
 
 /* An unknown character: one symbol each, or one for a whole run. Without unk_token it vanishes. */

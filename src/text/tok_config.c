@@ -3,7 +3,8 @@
  * tokenizer_config.json names the roles (a string, or an object with "content") and, under added_tokens_decoder, lists
  * added tokens again; those that tokenizer.json does not have are appended, as is done by the loader that the
  * reference uses. special_tokens_map.json fills in roles. A role's token that the model knows but nobody declared as
- * added becomes a special added token.
+ * added becomes a special added token. added_tokens.json counts for SentencePiece models only, as do the switches
+ * add_bos_token and add_eos_token: a tokenizer.json says itself what is added.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,87 @@ static tern_status add_roles(tok *t, strmap *have, tern_error *err)
   return TERN_OK;
 }
 
+/* ---- SentencePiece models --------------------------------------------------------------------------------------- */
+
+/* added_tokens.json: {"token": id}. */
+static tern_status read_added_file(tok *t, const char *dir, strmap *have, tern_error *err)
+{
+  const jt *all;
+  TRY(read_tree(t, dir, "added_tokens.json", &all, err));
+  if (!all)
+    return TERN_OK;
+  listed *list = mem_array(all->n + 1, sizeof *list);
+  if (!list || !grow_added(t, all->n)) {
+    mem_free(list);
+    return err_nomem(err, "added tokens");
+  }
+  size_t n = 0;
+  tern_status status = TERN_OK;
+  for (const jt *v = all->first; v && status == TERN_OK; v = v->next, n++) {
+    list[n].value = v;
+    if (!jt_integer(v, TOK_MAX_ID - 1, &list[n].id))
+      status = err_set(err, TERN_E_FORMAT, "added_tokens.json: '%.80s': not an id below 4194304", v->key);
+  }
+  if (status == TERN_OK)
+    qsort(list, n, sizeof *list, by_id);
+  for (size_t i = 0; i < n && status == TERN_OK; i++) {
+    added_token a = {.content = {list[i].value->key, list[i].value->key_n}, .id = (int32_t)list[i].id};
+    if (known(have, &a))
+      continue;
+    if (!strmap_put(have, a.content.s, a.content.n, 0, NULL, NULL))
+      status = err_nomem(err, "added tokens");
+    t->added[t->n_added++] = a;
+  }
+  mem_free(list);
+  return status;
+}
+
+static tern_status read_switch(const jt *config, const char *key, bool absent, bool *out, tern_error *err)
+{
+  const jt *v = jt_get_set(config, key);
+  *out = v ? v->kind == JT_TRUE : absent;
+  return !v || v->kind == JT_TRUE || v->kind == JT_FALSE
+             ? TERN_OK
+             : err_set(err, TERN_E_FORMAT, "tokenizer_config.json: %s: not true or false", key);
+}
+
+/* BOS before the text unless add_bos_token says no, EOS behind it if add_eos_token says so. */
+static tern_status make_post(tok *t, const jt *config, tern_error *err)
+{
+  static const char *const keys[] = {"add_bos_token", NULL, "add_eos_token"};
+  static const tok_role roles[] = {TOK_BOS, TOK_ROLES, TOK_EOS};
+  post_step *post = arena_zalloc(&t->arena, sizeof *post);
+  if (!post || !(post->pieces = arena_zalloc(&t->arena, 3 * sizeof *post->pieces)))
+    return err_nomem(err, "special tokens");
+  for (int i = 0; i < 3; i++) {
+    post_piece piece = {.sequence = !keys[i]};
+    if (keys[i]) {
+      bool wanted;
+      TRY(read_switch(config, keys[i], roles[i] == TOK_BOS, &wanted, err));
+      const char *text = t->role_text[roles[i]];
+      int32_t *id = arena_alloc(&t->arena, sizeof *id);
+      if (!id)
+        return err_nomem(err, "special tokens");
+      *id = text ? vocab_find(&t->vocab, text, strlen(text)) : -1;
+      if (!wanted || *id < 0)
+        continue;
+      piece.ids = id;
+      piece.n_ids = 1;
+    }
+    post->pieces[post->count++] = piece;
+  }
+  t->post = post;
+  t->n_post = 1;
+  return TERN_OK;
+}
+
+static void fill_roles(tok *t)
+{
+  for (int r = 0; r < TOK_ROLES; r++)
+    if (!t->role_text[r])
+      t->role_text[r] = t->spm_roles[r];
+}
+
 tern_status tok_read_config(tok *t, const char *dir, tern_error *err)
 {
   const jt *config, *roles;
@@ -153,8 +235,14 @@ tern_status tok_read_config(tok *t, const char *dir, tern_error *err)
   t->cleans_up_spaces = clean && clean->kind == JT_TRUE;
   TRY(read_roles(t, config, "tokenizer_config.json", err));
   TRY(read_roles(t, roles, "special_tokens_map.json", err));
+  if (t->is_spm) {
+    fill_roles(t);
+    TRY(make_post(t, config, err));
+  }
   strmap have = {0};
   tern_status status = note_added(t, &have, err);
+  if (status == TERN_OK && t->is_spm)
+    status = read_added_file(t, dir, &have, err);
   if (status == TERN_OK)
     status = read_decoder_list(t, config, &have, err);
   if (status == TERN_OK)

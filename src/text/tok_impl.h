@@ -128,8 +128,8 @@ int byte_level_byte(uint32_t c);
 
 typedef struct added_token {
   tok_span content; /* as written in the file */
-  tok_span pattern; /* what is searched for: content, normalised where `normalized` */
-  int32_t id;
+  tok_span pattern; /* what is searched for: content, normalised where `normalized`; may be set beforehand */
+  int32_t id;       /* before added_build: the id that it must get, or -1 */
   bool single_word, lstrip, rstrip, normalized, special;
 } added_token;
 
@@ -272,6 +272,8 @@ struct tok {
   uint8_t *flags;        /* [vocab.size] TOKEN_* */
   size_t longest_shown;  /* bytes of the longest string that decoding can meet */
   tok_pattern *patterns; /* all of them, to be freed */
+  bool is_spm;           /* read from a SentencePiece model */
+  const char *spm_roles[TOK_ROLES];
   const char *role_text[TOK_ROLES];
   int32_t role_id[TOK_ROLES];
   bool cleans_up_spaces;
@@ -311,8 +313,13 @@ bool tok_ids_push(tok_ids *ids, int32_t id);
 typedef struct bpe_pair { /* one merge as the file has it */
   tok_span left, right;
 } bpe_pair;
+typedef struct bpe_ids { /* the same, resolved */
+  uint32_t left, right, rank, id;
+} bpe_ids;
 tern_status bpe_build(tok *t, const bpe_pair *merges, size_t n, tern_error *err);
-tern_status unigram_build(tok *t, tern_error *err);
+tern_status bpe_build_ids(tok *t, const bpe_ids *merges, size_t n, tern_error *err);
+/* types: SentencePiece's, of which only 1 is found in text; NULL: all pieces are. */
+tern_status unigram_build(tok *t, const uint8_t *types, tern_error *err);
 void bpe_free(bpe_model *m);
 void unigram_free(unigram_model *m);
 

@@ -570,7 +570,7 @@ static tern_status read_unigram(reader *r, const jt *model)
   t->unigram.unk = unk ? (int32_t)id : -1;
   t->unigram.scores = r->scores;
   r->scores = NULL;
-  return unigram_build(t, r->err);
+  return unigram_build(t, NULL, r->err);
 }
 
 static tern_status read_words(reader *r, const jt *model)

@@ -69,7 +69,7 @@ static bool trie_add(struct unigram_trie *trie, const char *s, size_t n, int32_t
   return node != 0;
 }
 
-tern_status unigram_build(tok *t, tern_error *err)
+tern_status unigram_build(tok *t, const uint8_t *types, tern_error *err)
 {
   unigram_model *m = &t->unigram;
   m->trie = mem_zalloc(sizeof *m->trie);
@@ -79,8 +79,10 @@ tern_status unigram_build(tok *t, tern_error *err)
   new_node(m->trie, 0);
   m->min_score = __builtin_inf();
   for (uint32_t id = 0; id < t->vocab.size; id++) {
-    size_t n;
+    size_t n = 0;
     const char *s = vocab_get(&t->vocab, id, &n);
+    if (types && types[id] != 1)
+      continue;
     if (m->scores[id] < m->min_score)
       m->min_score = m->scores[id];
     if (s && n && !trie_add(m->trie, s, n, vocab_find(&t->vocab, s, n)))

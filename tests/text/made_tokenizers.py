@@ -9,20 +9,7 @@ import tempfile
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 from tok_client import Driver, Refused
-
-CORPUS = [
-    "The quick brown fox jumps over the lazy dog. The dog doesn't mind; it's 12:30, and they'll sleep until 1999!",
-    "Der Stra\u00dfenbahnf\u00fchrer a\u00df K\u00e4se. \u00c7a va? El ni\u00f1o comi\u00f3 pi\u00f1a. \u0130stanbul na\u00efve fa\u00e7ade co\u00f6perate re-use e-mail",
-    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u039a\u03b1\u03bb\u03b7\u03bc\u03ad\u03c1\u03b1 \u03ba\u03cc\u03c3\u03bc\u03b5. \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
-    "\u4f60\u597d\u4e16\u754c\u3002\u3053\u3093\u306b\u3061\u306f\u3001\u30ab\u30bf\u30ab\u30ca\u3068\u6f22\u5b57\u3002\uc548\ub155\ud558\uc138\uc694 \uc138\uacc4",
-    "def f(x):\n    return x + 1\n\n\tif (a == b) { c[0] = \"s\"; } // 3.14e-10 0xFF",
-    "aaaa aaa aa a bbbb abab abba hello hello hello world world it is it is the the the thing things thinking",
-]
-TEXTS = ["", " ", "a", "hello world", "  leading and trailing  ", "the\nthing\n\n", "a--b---c", "\u00a0x\u3000y\u2028z",
-         "Hello, world! It's 12:30.", "[MASK] <mask> x<mask>y <mask>", "  <sp>  </sp>  ", "Stra\u00dfe \u0130stanbul \u212b \ufb01 e\u0301\u0323",
-         "\u4f60\u597d\u4e16\u754c hello \u30ab\u30bf\u30ab\u30ca", "x\u0000y\ufffdz\u200b\u200d", "aXbX", "word word2 3word", "abc123def456", "\u2581a\u2581 b",
-         "1234567890 \u0663\u0664\u0665 \u216b \u00bd", "the the the", "\U0001F468\u200d\U0001F469\u200d\U0001F467 \U0001F1E9\U0001F1EA", "don't can't won't 'tis", "x" * 120]
-
+from tok_texts import CORPUS, TEXTS
 
 def train(model, trainer, pre=None):
     t = tokenizers.Tokenizer(model)

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from tok_client import Driver, Refused  # noqa: E402
+from tok_texts import random_text  # noqa: E402
 
 SHARED = pathlib.Path(os.environ.get("TERN_SHARED_DATA") or HERE.parents[2] / "shared" / "data")
 
@@ -97,38 +99,22 @@ def stored_cases(driver, name, tally):
             tally.check(label + " pieces", attempt(driver.stream, case["ids"]), case["pieces"])
 
 
+def sentencepiece_cases(program, tally):
+    """tests/text/spm, written by make_spm_cases.py: needs no reference."""
+    for path in sorted((HERE / "spm").glob("*.model")):
+        before = tally.failed
+        with tempfile.TemporaryDirectory() as where:
+            shutil.copy(path, pathlib.Path(where) / "tokenizer.model")
+            with Driver(program, where) as driver:
+                for case in lines(path.with_suffix(".jsonl")):
+                    label = "%s: %s" % (path.name, ascii(case["text"]))
+                    tally.check(label, attempt(driver.encode, case["text"]), case["ids"])
+                    tally.check(label + " decoded", attempt(driver.decode, case["ids"]), case["decoded"])
+                    tally.check(label + " stream", "".join(attempt(driver.stream, case["ids"])), case["decoded"])
+        print("%s: %s" % (path.name, "ok" if tally.failed == before else "%d failures" % (tally.failed - before)))
+
+
 # ---- random texts -----------------------------------------------------------------------------------------------------
-
-BLOCKS = [(0x20, 0x7E), (0x20, 0x7E), (0xA0, 0x17F), (0x250, 0x36F), (0x370, 0x3FF), (0x400, 0x52F), (0x590, 0x6FF),
-          (0x900, 0x9FF), (0xE00, 0xEFF), (0x1100, 0x11FF), (0x1E00, 0x1FFF), (0x2000, 0x206F), (0x20A0, 0x214F),
-          (0x2190, 0x21FF), (0x2460, 0x24FF), (0x2581, 0x2581), (0x3000, 0x30FF), (0x3300, 0x33FF), (0x4E00, 0x9FFF),
-          (0xAC00, 0xD7A3), (0xE000, 0xE010), (0xFB00, 0xFB06), (0xFE00, 0xFEFF), (0xFF00, 0xFFEF), (0x10400, 0x1044F),
-          (0x1D400, 0x1D7FF), (0x1F300, 0x1FAFF), (0x20000, 0x20100), (0x30000, 0x3134A), (0xE0020, 0xE007F),
-          (0, 0x10FFFF)]
-SNIPPETS = [" ", "  ", "    ", "\n", "\n\n", "\r\n", "\t", " \n ", "'s", "'S", "'\u017f", "'ll", "'LL", "'re", "n't", "don't", "I'm", "123",
-            "1234567", "\u0663\u0664", "e\u0301", "\u0301\u0316", "\u200d", "\U0001F468\u200d\U0001F469\u200d\U0001F467", "\U0001F1E9\U0001F1EA",
-            "hello", "Hello World", "HTTPServer", "the", "function(x) { return x; }", "<s>", "</s>", "<|im_start|>", "<|endoftext|>",
-            "<0x41>", "<unk>", "\u2581", "\u2581\u2581the", "\x00", "\x7f", "\ufeff", "\ufffd", "...", "!!!", "://", "\u4f60\u597d", "\u3053\u3093", "\uac00\uac01",
-            "\u0130stanbul", "\u00df", "\ufb01", "\u212b", "\u1100\u1161\u11a8", "a" * 30, "=" * 25, "\u00a0", "\u3000", "\u2028"]
-
-
-def random_text(rng, most=40):
-    out = []
-    for _ in range(rng.randrange(most)):
-        kind = rng.random()
-        if kind < 0.35:
-            out.append(rng.choice(SNIPPETS))
-        elif kind < 0.75:
-            low, high = rng.choice(BLOCKS)
-            run = 1 if rng.random() < 0.4 else rng.randrange(1, 7)
-            for _ in range(run):
-                c = rng.randint(low, high)
-                out.append("" if 0xD800 <= c < 0xE000 else chr(c))
-        else:
-            out.append(" " if rng.random() < 0.7 else "")
-            out.append("".join(rng.choice("etaoinshrdlucmfwypETAOIN") for _ in range(rng.randrange(1, 9))))
-    return "".join(out)
-
 
 def reference_encode(reference, text, special):
     try:
@@ -199,16 +185,19 @@ def real_tokenizers(program, tally, args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("driver")
-    parser.add_argument("--only", choices=["real", "made"])
+    parser.add_argument("--only", choices=["real", "made", "spm"])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--characters", type=int, default=2000, help="over 2000: really all of them, so many at once")
     parser.add_argument("--mixtures", type=int, default=100)
     args = parser.parse_args()
-    if not use_oracle():
-        print("SKIP all: no Python with the tokenizers library (TERN_ORACLE_PYTHON)")
-        return 77
+    oracle = use_oracle()
     tally = Tally()
+    if args.only in (None, "spm"):
+        sentencepiece_cases(args.driver, tally)
+    if not oracle:
+        tally.skip("everything but spm", "no Python with the tokenizers library (TERN_ORACLE_PYTHON)")
+        args.only = "spm"
     if args.only in (None, "real"):
         real_tokenizers(args.driver, tally, args)
     if args.only in (None, "made"):
