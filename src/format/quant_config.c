@@ -333,6 +333,15 @@ static tern_status disagree(const st_tensor *a, const st_tensor *b, tern_error *
                  st_describe(a, first, sizeof first), b->name, st_describe(b, second, sizeof second));
 }
 
+/* Names the tensor that is not there: ".scales" of the one that is, replaced. */
+static tern_status missing_biases(const st_tensor *scales, tern_error *err)
+{
+  const char *dot = strrchr(scales->name, '.');
+  int stem = (int)(dot ? dot - scales->name : (ptrdiff_t)strlen(scales->name));
+  return err_set(err, TERN_E_FORMAT, "tensor \"%.*s.biases\": missing: mode affine needs it beside \"%.200s\"",
+                 stem < 200 ? stem : 200, scales->name, scales->name);
+}
+
 tern_status quant_check_tensors(quant_params params, const st_tensor *weight, const st_tensor *scales,
                                 const st_tensor *biases, int64_t *columns, tern_error *err)
 {
@@ -347,8 +356,7 @@ tern_status quant_check_tensors(quant_params params, const st_tensor *weight, co
   if (!same_rows(weight, scales))
     return disagree(scales, weight, err);
   if (rules->affine && !biases)
-    return err_set(err, TERN_E_FORMAT, "tensor \"%.200s\": mode affine needs biases beside it, and there are none",
-                   scales->name);
+    return missing_biases(scales, err);
   if (!rules->affine && biases)
     return err_set(err, TERN_E_FORMAT, "tensor \"%.200s\": mode %s has no biases", biases->name, rules->name);
   int last = weight->rank - 1;

@@ -123,7 +123,7 @@ static tern_status bind_quantised(binder *b, const st_tensor *weight, const st_t
     return err_prefix(b->err, status, "%s", ckpt_file(b->c, weight));
   if (weight->shape[0] != n || columns != k) {
     return err_set(b->err, TERN_E_FORMAT,
-                   "%s: tensor %s: holds [%lld, %lld] at %d bits, but config.json asks for [%lld, %lld]",
+                   "%s: tensor %s: has shape [%lld, %lld] at %d bits, but config.json asks for [%lld, %lld]",
                    ckpt_file(b->c, weight), weight->name, (long long)weight->shape[0], (long long)columns, p.bits,
                    (long long)n, (long long)k);
   }
