@@ -65,7 +65,7 @@ tern_status outdir_begin(const char *path, outdir *out, tern_error *err)
   tern_status status = TERN_OK;
   if (empty_directory(o.final) < 0)
     status = errno ? err_errno(err, o.final, "open")
-                   : err_set(err, TERN_E_USAGE, "%s: exists and is not an empty directory", o.final);
+                   : err_set(err, TERN_E_IO, "%s: exists and is not an empty directory", o.final);
   if (status == TERN_OK)
     status = make_temporary(&o, err);
   if (status == TERN_OK)

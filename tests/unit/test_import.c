@@ -159,7 +159,7 @@ static void whole_directory_appears(void **state)
   assert_int_equal(r.tensors_out, 13);
   assert_int_equal(r.n_kinds, 2);
   /* A directory with something in it stays as it is. */
-  assert_int_equal(import_gguf(file, out, &r, &err), TERN_E_USAGE);
+  assert_int_equal(import_gguf(file, out, &r, &err), TERN_E_IO);
   assert_non_null(strstr(err.text, out));
   assert_int_equal(entries(out), 5);
   assert_int_equal(entries(folder), 2);
@@ -231,7 +231,7 @@ static void unusable_target(void **state)
   char path[96];
   snprintf(path, sizeof path, "%s/no/such/place", folder);
   assert_int_equal(import_gguf(file, path, NULL, &err), TERN_E_NOT_FOUND);
-  assert_int_equal(import_gguf(file, file, NULL, &err), TERN_E_USAGE);
+  assert_int_equal(import_gguf(file, file, NULL, &err), TERN_E_IO);
   assert_int_equal(import_gguf(file, "", NULL, &err), TERN_E_USAGE);
   expect_nothing_left();
 }
