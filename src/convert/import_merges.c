@@ -44,8 +44,9 @@ static bool spell(const import_vocab *v, size_t id, arena *a, gguf_string *out)
   char *s = arena_alloc(a, 3 * n);
   if (!s)
     return false;
+  static const char block[3] = {'\xe2', '\x96', '\x81'}; /* U+2581 */
   for (size_t k = 0; k < n; k++)
-    memcpy(s + 3 * k, "\u2581", 3);
+    memcpy(s + 3 * k, block, sizeof block);
   *out = (gguf_string){.data = s, .size = 3 * n};
   return true;
 }

@@ -50,18 +50,15 @@ static bool llama3_fits(const import_hyper *h, const llama3_rope *r, const float
 static bool llama3_search(const import_hyper *h, double factor, const float *divisors, size_t n, llama3_rope *out)
 {
   static const double highs[] = {4, 2, 8};
-  for (double context = 8192; context <= 1 << 24; context *= 2)
+  /* Llama 3's own 8192 first, then up to 2^24, then down to 1. */
+  for (int k = 0; k < 25; k++) {
+    double context = ldexp(1, k < 12 ? 13 + k : 24 - k);
     for (size_t i = 0; i < sizeof highs / sizeof *highs; i++) {
       *out = (llama3_rope){.factor = factor, .low = 1, .high = highs[i], .context = context};
       if (llama3_fits(h, out, divisors, n))
         return true;
     }
-  for (double context = 4096; context >= 1; context /= 2)
-    for (size_t i = 0; i < sizeof highs / sizeof *highs; i++) {
-      *out = (llama3_rope){.factor = factor, .low = 1, .high = highs[i], .context = context};
-      if (llama3_fits(h, out, divisors, n))
-        return true;
-    }
+  }
   return false;
 }
 

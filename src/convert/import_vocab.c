@@ -126,7 +126,7 @@ static tern_status read_tokens(const gguf *g, import_vocab *v, tern_error *err)
   if (v->types && n_types != v->n)
     return err_set(err, TERN_E_FORMAT, "%s: key tokenizer.ggml.token_type: %zu entries for %zu tokens", g->path,
                    n_types, v->n);
-  for (size_t i = 0; i < n_types; i++)
+  for (size_t i = 0; v->types && i < n_types; i++)
     if (v->types[i] < TOKEN_NORMAL || v->types[i] > TOKEN_BYTE)
       return err_set(err, TERN_E_FORMAT, "%s: key tokenizer.ggml.token_type: token %zu has the unknown type %" PRId32,
                      g->path, i, v->types[i]);

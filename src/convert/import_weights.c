@@ -22,40 +22,42 @@ typedef struct weight_rule {
   const char *gguf;   /* "blk.N." left out where per_layer */
   const char *module; /* "model.layers.N." left out where per_layer */
   const char *parameter;
-  bool per_layer;
   dim rows, columns; /* columns NONE: a vector */
   import_reorder reorder;
-  bool norm;                  /* gemma3 stores 1 + weight */
   unsigned allowed, required; /* of import_arch_bit */
+  bool per_layer;
+  bool norm; /* gemma3 stores 1 + weight */
 } weight_rule;
 
 enum { BIASED = ARCH_LLAMA | ARCH_QWEN2, QK_NORM = ARCH_QWEN3 | ARCH_GEMMA3, NOT_GEMMA = ARCH_ALL & ~ARCH_GEMMA3 };
 
 /* llama.cpp's tensor names: gguf-py, constants.py and tensor_mapping.py. Only llama's q and k are reordered. */
 static const weight_rule rules[] = {
-    {"token_embd.weight", "model.embed_tokens", "weight", false, VOCAB, WIDTH, 0, false, ARCH_ALL, ARCH_ALL},
-    {"output_norm.weight", "model.norm", "weight", false, WIDTH, NONE, 0, true, ARCH_ALL, ARCH_ALL},
-    {"output.weight", "lm_head", "weight", false, VOCAB, WIDTH, 0, false, ARCH_ALL, 0},
-    {"attn_norm.weight", "input_layernorm", "weight", true, WIDTH, NONE, 0, true, ARCH_ALL, ARCH_ALL},
-    {"attn_q.weight", "self_attn.q_proj", "weight", true, QUERY, WIDTH, REORDER_Q, false, ARCH_ALL, ARCH_ALL},
-    {"attn_k.weight", "self_attn.k_proj", "weight", true, KEY, WIDTH, REORDER_K, false, ARCH_ALL, ARCH_ALL},
-    {"attn_v.weight", "self_attn.v_proj", "weight", true, KEY, WIDTH, 0, false, ARCH_ALL, ARCH_ALL},
-    {"attn_output.weight", "self_attn.o_proj", "weight", true, WIDTH, QUERY, 0, false, ARCH_ALL, ARCH_ALL},
-    {"attn_q.bias", "self_attn.q_proj", "bias", true, QUERY, NONE, REORDER_Q, false, BIASED, ARCH_QWEN2},
-    {"attn_k.bias", "self_attn.k_proj", "bias", true, KEY, NONE, REORDER_K, false, BIASED, ARCH_QWEN2},
-    {"attn_v.bias", "self_attn.v_proj", "bias", true, KEY, NONE, 0, false, BIASED, ARCH_QWEN2},
-    {"attn_output.bias", "self_attn.o_proj", "bias", true, WIDTH, NONE, 0, false, ARCH_LLAMA, 0},
-    {"attn_q_norm.weight", "self_attn.q_norm", "weight", true, HEAD, NONE, 0, true, QK_NORM, QK_NORM},
-    {"attn_k_norm.weight", "self_attn.k_norm", "weight", true, HEAD, NONE, 0, true, QK_NORM, QK_NORM},
-    {"post_attention_norm.weight", "post_attention_layernorm", "weight", true, WIDTH, NONE, 0, true, ARCH_GEMMA3,
-     ARCH_GEMMA3},
-    {"ffn_norm.weight", "post_attention_layernorm", "weight", true, WIDTH, NONE, 0, true, NOT_GEMMA, NOT_GEMMA},
-    {"ffn_norm.weight", "pre_feedforward_layernorm", "weight", true, WIDTH, NONE, 0, true, ARCH_GEMMA3, ARCH_GEMMA3},
-    {"post_ffw_norm.weight", "post_feedforward_layernorm", "weight", true, WIDTH, NONE, 0, true, ARCH_GEMMA3,
-     ARCH_GEMMA3},
-    {"ffn_gate.weight", "mlp.gate_proj", "weight", true, HIDDEN, WIDTH, 0, false, ARCH_ALL, ARCH_ALL},
-    {"ffn_up.weight", "mlp.up_proj", "weight", true, HIDDEN, WIDTH, 0, false, ARCH_ALL, ARCH_ALL},
-    {"ffn_down.weight", "mlp.down_proj", "weight", true, WIDTH, HIDDEN, 0, false, ARCH_ALL, ARCH_ALL},
+    {"token_embd.weight", "model.embed_tokens", "weight", VOCAB, WIDTH, REORDER_NONE, ARCH_ALL, ARCH_ALL, false, false},
+    {"output_norm.weight", "model.norm", "weight", WIDTH, NONE, REORDER_NONE, ARCH_ALL, ARCH_ALL, false, true},
+    {"output.weight", "lm_head", "weight", VOCAB, WIDTH, REORDER_NONE, ARCH_ALL, 0, false, false},
+    {"attn_norm.weight", "input_layernorm", "weight", WIDTH, NONE, REORDER_NONE, ARCH_ALL, ARCH_ALL, true, true},
+    {"attn_q.weight", "self_attn.q_proj", "weight", QUERY, WIDTH, REORDER_Q, ARCH_ALL, ARCH_ALL, true, false},
+    {"attn_k.weight", "self_attn.k_proj", "weight", KEY, WIDTH, REORDER_K, ARCH_ALL, ARCH_ALL, true, false},
+    {"attn_v.weight", "self_attn.v_proj", "weight", KEY, WIDTH, REORDER_NONE, ARCH_ALL, ARCH_ALL, true, false},
+    {"attn_output.weight", "self_attn.o_proj", "weight", WIDTH, QUERY, REORDER_NONE, ARCH_ALL, ARCH_ALL, true, false},
+    {"attn_q.bias", "self_attn.q_proj", "bias", QUERY, NONE, REORDER_Q, BIASED, ARCH_QWEN2, true, false},
+    {"attn_k.bias", "self_attn.k_proj", "bias", KEY, NONE, REORDER_K, BIASED, ARCH_QWEN2, true, false},
+    {"attn_v.bias", "self_attn.v_proj", "bias", KEY, NONE, REORDER_NONE, BIASED, ARCH_QWEN2, true, false},
+    {"attn_output.bias", "self_attn.o_proj", "bias", WIDTH, NONE, REORDER_NONE, ARCH_LLAMA, 0, true, false},
+    {"attn_q_norm.weight", "self_attn.q_norm", "weight", HEAD, NONE, REORDER_NONE, QK_NORM, QK_NORM, true, true},
+    {"attn_k_norm.weight", "self_attn.k_norm", "weight", HEAD, NONE, REORDER_NONE, QK_NORM, QK_NORM, true, true},
+    {"post_attention_norm.weight", "post_attention_layernorm", "weight", WIDTH, NONE, REORDER_NONE, ARCH_GEMMA3,
+     ARCH_GEMMA3, true, true},
+    {"ffn_norm.weight", "post_attention_layernorm", "weight", WIDTH, NONE, REORDER_NONE, NOT_GEMMA, NOT_GEMMA, true,
+     true},
+    {"ffn_norm.weight", "pre_feedforward_layernorm", "weight", WIDTH, NONE, REORDER_NONE, ARCH_GEMMA3, ARCH_GEMMA3,
+     true, true},
+    {"post_ffw_norm.weight", "post_feedforward_layernorm", "weight", WIDTH, NONE, REORDER_NONE, ARCH_GEMMA3,
+     ARCH_GEMMA3, true, true},
+    {"ffn_gate.weight", "mlp.gate_proj", "weight", HIDDEN, WIDTH, REORDER_NONE, ARCH_ALL, ARCH_ALL, true, false},
+    {"ffn_up.weight", "mlp.up_proj", "weight", HIDDEN, WIDTH, REORDER_NONE, ARCH_ALL, ARCH_ALL, true, false},
+    {"ffn_down.weight", "mlp.down_proj", "weight", WIDTH, HIDDEN, REORDER_NONE, ARCH_ALL, ARCH_ALL, true, false},
 };
 enum { N_RULES = sizeof rules / sizeof *rules };
 

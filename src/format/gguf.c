@@ -76,29 +76,23 @@ static tern_status truncated(const cursor *c, const char *where)
   return err_set(c->err, TERN_E_FORMAT, "%s: truncated in %s: the file is incomplete or damaged", c->path, where);
 }
 
-static tern_status take(cursor *c, size_t n, const uint8_t **out, const char *where)
+static tern_status take_bytes(cursor *c, void *out, size_t n, const char *where)
 {
   if (n > left(c))
     return truncated(c, where);
-  *out = c->at;
+  memcpy(out, c->at, n);
   c->at += n;
   return TERN_OK;
 }
 
 static tern_status take_u32(cursor *c, uint32_t *out, const char *where)
 {
-  const uint8_t *p = NULL;
-  TRY(take(c, 4, &p, where));
-  memcpy(out, p, 4);
-  return TERN_OK;
+  return take_bytes(c, out, 4, where);
 }
 
 static tern_status take_u64(cursor *c, uint64_t *out, const char *where)
 {
-  const uint8_t *p = NULL;
-  TRY(take(c, 8, &p, where));
-  memcpy(out, p, 8);
-  return TERN_OK;
+  return take_bytes(c, out, 8, where);
 }
 
 static tern_status take_string(cursor *c, gguf_string *out, const char *where)
@@ -238,8 +232,7 @@ static tern_status tensor_bytes(const cursor *c, gguf_tensor *t, const char *whe
   return TERN_OK;
 }
 
-/* *offset is counted from the start of the data, which is not known yet. */
-static tern_status parse_tensor(cursor *c, size_t index, gguf_tensor *t, uint64_t *offset)
+static tern_status parse_tensor(cursor *c, size_t index, gguf_tensor *t)
 {
   char where[256];
   snprintf(where, sizeof where, "tensor %zu", index);
@@ -255,25 +248,22 @@ static tern_status parse_tensor(cursor *c, size_t index, gguf_tensor *t, uint64_
   for (uint32_t i = 0; i < t->dims; i++)
     TRY(take_u64(c, &t->size[i], where));
   TRY(take_u32(c, &type, where));
-  TRY(take_u64(c, offset, where));
+  TRY(take_u64(c, &t->offset, where));
   if (!ggml_type_get(type))
     return err_set(c->err, TERN_E_UNSUPPORTED, "%s: %s: unknown tensor type %" PRIu32, c->path, where, type);
   t->type = (ggml_type)type;
   return tensor_bytes(c, t, where);
 }
 
-static tern_status parse_tensors(gguf *g, cursor *c, uint64_t count, uint64_t **offsets)
+static tern_status parse_tensors(gguf *g, cursor *c, uint64_t count)
 {
-  size_t capacity = 0, offset_capacity = 0;
+  size_t capacity = 0;
   for (uint64_t i = 0; i < count; i++) {
     gguf_tensor t = {0};
-    uint64_t offset = 0;
-    TRY(parse_tensor(c, i, &t, &offset));
-    if (!mem_grow(&g->tensors, &capacity, i + 1, sizeof *g->tensors) ||
-        !mem_grow(offsets, &offset_capacity, i + 1, sizeof **offsets))
+    TRY(parse_tensor(c, i, &t));
+    if (!mem_grow(&g->tensors, &capacity, i + 1, sizeof *g->tensors))
       return err_nomem(c->err, c->path);
     g->tensors[i] = t;
-    (*offsets)[i] = offset;
     g->n_tensors = i + 1;
     TRY(put_once(c, &g->tensor_index, t.name, i, "tensor"));
   }
@@ -281,46 +271,52 @@ static tern_status parse_tensors(gguf *g, cursor *c, uint64_t count, uint64_t **
 }
 
 /* Points every tensor at its data, which starts at the next multiple of the alignment. */
-static tern_status place_tensors(gguf *g, const cursor *c, const uint64_t *offsets)
+static tern_status place_tensors(gguf *g, const cursor *c)
 {
   uint64_t header = (uint64_t)(c->at - g->file.data);
   uint64_t start = (header + g->alignment - 1) / g->alignment * g->alignment;
   uint64_t available = start < g->file.size ? g->file.size - start : 0;
   for (size_t i = 0; i < g->n_tensors; i++) {
     gguf_tensor *t = &g->tensors[i];
-    if (offsets[i] % g->alignment)
+    if (t->offset % g->alignment)
       return err_set(c->err, TERN_E_FORMAT, "%s: tensor %.*s: offset %" PRIu64 " is not a multiple of %" PRIu64,
-                     g->path, GGUF_STR(t->name), offsets[i], g->alignment);
-    if (offsets[i] > available || t->bytes > available - offsets[i])
+                     g->path, GGUF_STR(t->name), t->offset, g->alignment);
+    if (t->offset > available || t->bytes > available - t->offset)
       return err_set(c->err, TERN_E_FORMAT,
                      "%s: tensor %.*s: %zu bytes at %" PRIu64 " of %" PRIu64
                      " bytes of data: the file is incomplete or damaged",
-                     g->path, GGUF_STR(t->name), t->bytes, offsets[i], available);
-    t->data = g->file.data + start + offsets[i];
+                     g->path, GGUF_STR(t->name), t->bytes, t->offset, available);
+    t->data = g->file.data + start + t->offset;
   }
   return TERN_OK;
 }
 
+/* Where a tensor's data lies in the file, for sorting. */
+typedef struct span {
+  uint64_t begin, end;
+  size_t tensor;
+} span;
+
 static int by_place(const void *a, const void *b)
 {
-  const gguf_tensor *x = *(const gguf_tensor *const *)a, *y = *(const gguf_tensor *const *)b;
-  return x->data < y->data ? -1 : x->data > y->data;
+  const span *x = a, *y = b;
+  return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
 static tern_status check_overlaps(const gguf *g, tern_error *err)
 {
-  const gguf_tensor **sorted = mem_array(g->n_tensors, sizeof *sorted);
-  if (!sorted)
+  span *spans = mem_array(g->n_tensors, sizeof *spans);
+  if (!spans)
     return err_nomem(err, g->path);
   for (size_t i = 0; i < g->n_tensors; i++)
-    sorted[i] = &g->tensors[i];
-  qsort(sorted, g->n_tensors, sizeof *sorted, by_place);
+    spans[i] = (span){g->tensors[i].offset, g->tensors[i].offset + g->tensors[i].bytes, i};
+  qsort(spans, g->n_tensors, sizeof *spans, by_place);
   tern_status status = TERN_OK;
   for (size_t i = 1; i < g->n_tensors && status == TERN_OK; i++)
-    if (sorted[i - 1]->data + sorted[i - 1]->bytes > sorted[i]->data)
-      status = err_set(err, TERN_E_FORMAT, "%s: tensors %.*s and %.*s overlap", g->path, GGUF_STR(sorted[i - 1]->name),
-                       GGUF_STR(sorted[i]->name));
-  mem_free(sorted);
+    if (spans[i - 1].end > spans[i].begin)
+      status = err_set(err, TERN_E_FORMAT, "%s: tensors %.*s and %.*s overlap", g->path,
+                       GGUF_STR(g->tensors[spans[i - 1].tensor].name), GGUF_STR(g->tensors[spans[i].tensor].name));
+  mem_free(spans);
   return status;
 }
 
@@ -338,10 +334,9 @@ static tern_status read_alignment(gguf *g, tern_error *err)
 
 static tern_status parse_prologue(gguf *g, cursor *c, uint64_t *n_tensors, uint64_t *n_values)
 {
-  const uint8_t *magic = NULL;
   if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
     return err_set(c->err, TERN_E_FORMAT, "%s: not a GGUF file", g->path);
-  TRY(take(c, 4, &magic, "the header"));
+  c->at += 4;
   TRY(take_u32(c, &g->version, "the header"));
   if (g->version && !(g->version & 0xffff))
     return err_set(c->err, TERN_E_UNSUPPORTED, "%s: a big-endian GGUF file, only little-endian ones are read", g->path);
@@ -365,15 +360,13 @@ static tern_status parse(gguf *g, tern_error *err)
   /* An empty file has no mapping. */
   const uint8_t *start = g->file.data ? g->file.data : (const uint8_t *)"";
   cursor c = {.path = g->path, .at = start, .end = start + g->file.size, .err = err};
-  uint64_t n_tensors = 0, n_values = 0, *offsets = NULL;
+  uint64_t n_tensors = 0, n_values = 0;
   TRY(parse_prologue(g, &c, &n_tensors, &n_values));
   TRY(parse_values(g, &c, n_values));
   TRY(read_alignment(g, err));
-  tern_status status = parse_tensors(g, &c, n_tensors, &offsets);
-  if (status == TERN_OK)
-    status = place_tensors(g, &c, offsets);
-  mem_free(offsets);
-  return status == TERN_OK ? check_overlaps(g, err) : status;
+  TRY(parse_tensors(g, &c, n_tensors));
+  TRY(place_tensors(g, &c));
+  return check_overlaps(g, err);
 }
 
 tern_status gguf_open(const char *path, gguf *out, tern_error *err)

@@ -79,6 +79,7 @@ typedef struct gguf_tensor {
   ggml_type type;
   uint32_t dims;    /* 1..4 */
   uint64_t size[4]; /* ne: size[0] is the row length K; 1 beyond `dims` */
+  uint64_t offset;  /* from the start of the data section */
   const uint8_t *data;
   size_t bytes;
 } gguf_tensor;

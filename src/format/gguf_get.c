@@ -45,7 +45,7 @@ static bool read_int(const gguf_value *v, size_t i, bool *negative, uint64_t *ma
     u = p[i];
     break;
   case GGUF_I8:
-    s = (int8_t)p[i], is_signed = true;
+    s = (p[i] ^ 0x80) - 0x80, is_signed = true;
     break;
   case GGUF_U16: {
     uint16_t x;

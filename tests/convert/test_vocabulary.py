@@ -176,10 +176,13 @@ def real(importer, name):
         if not tally.check(f"{name} imports", status == 0, text):
             return
         mine = Tokenizer.from_file(str(out / "tokenizer.json"))
+        auto = AutoTokenizer.from_pretrained(out)
         for line in cases.read_text(encoding="utf-8").splitlines():
             case = json.loads(line)
             got = mine.encode(case["text"], add_special_tokens=case["add_special_tokens"]).ids
             tally.check(f"{name} {case['case']}", got == case["ids"], lambda: f"{got} instead of {case['ids']}")
+            got = auto.encode(case["text"], add_special_tokens=case["add_special_tokens"])
+            tally.check(f"{name} {case['case']} auto", got == case["ids"], lambda: f"{got} instead of {case['ids']}")
             text = mine.decode(case["ids"], skip_special_tokens=False)
             tally.check(f"{name} {case['case']} decoded", text == case["decoded"], lambda: f"{text!r} instead of {case['decoded']!r}")
 
