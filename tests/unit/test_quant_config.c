@@ -273,7 +273,7 @@ static void packed_tensors_must_fit(void **state)
   assert_error(&err, quant_check_tensors(affine, &w, &x, &b, &k, &err), TERN_E_FORMAT, "\"m.scales\": U8|affine|BF16");
   assert_error(&err, quant_check_tensors(mx, &w, &s, NULL, &k, &err), TERN_E_FORMAT, "\"m.scales\": BF16|mxfp4 are U8");
   assert_error(&err, quant_check_tensors(mx, &w, &x, &b, &k, &err), TERN_E_FORMAT, "\"m.biases\"|mxfp4 has no biases");
-  assert_error(&err, quant_check_tensors(affine, &w, &s, NULL, &k, &err), TERN_E_FORMAT, "\"m.scales\"|needs biases");
+  assert_error(&err, quant_check_tensors(affine, &w, &s, NULL, &k, &err), TERN_E_FORMAT, "\"m.biases\"|\"m.scales\"");
   x = w;
   x.dtype = ST_BF16;
   assert_error(&err, quant_check_tensors(affine, &x, &s, &b, &k, &err), TERN_E_FORMAT, "\"m.weight\"|U32|BF16");
