@@ -51,11 +51,16 @@ typedef struct pow_case {
 } pow_case;
 
 static const pow_case pow_table[] = {
-    {"pow(x, 2)", false, 2, 0xf552b2d315e7ace2, 0},       {"pow(x, 3)", false, 3, 0x5433cbcbbf43acd9, 0},
-    {"pow(x, 0.5)", false, 0.5f, 0x2ad328dd7d1fbfab, 0},  {"pow(x, -0.5)", false, -0.5f, 0x971139898eecc39e, 0},
-    {"pow(x, -1)", false, -1, 0xa1e6539b3a89d9c8, 0},     {"pow(2, y)", true, 2, 0x0efbbcc9e20daea4, 0},
-    {"pow(1e4, y)", true, 10000, 0xfaa906212fbfe637, 0},  {"pow(1.5e5, y)", true, 150000, 0x71791a14d45f214e, 0},
-    {"pow(5e5, y)", true, 500000, 0xd691da0ad715c99d, 0}, {"pow(1e6, y)", true, 1000000, 0x5d78b06467898ff0, 0},
+    {"pow(x, 2)", false, 2, 0xf552b2d315e7ace2, 0},
+    {"pow(x, 3)", false, 3, 0x5433cbcbbf43acd9, 0xb1705e27ecea2726},
+    {"pow(x, 0.5)", false, 0.5f, 0x2ad328dd7d1fbfab, 0x87c245505e7effe3},
+    {"pow(x, -0.5)", false, -0.5f, 0x971139898eecc39e, 0},
+    {"pow(x, -1)", false, -1, 0xa1e6539b3a89d9c8, 0},
+    {"pow(2, y)", true, 2, 0x0efbbcc9e20daea4, 0},
+    {"pow(1e4, y)", true, 10000, 0xfaa906212fbfe637, 0x8ce661eddc44e4e2},
+    {"pow(1.5e5, y)", true, 150000, 0x71791a14d45f214e, 0},
+    {"pow(5e5, y)", true, 500000, 0xd691da0ad715c99d, 0x03dbcc37d56c8bdf},
+    {"pow(1e6, y)", true, 1000000, 0x5d78b06467898ff0, 0xfe7dcf7be875043e},
 };
 
 typedef struct job {
@@ -91,7 +96,7 @@ static float pair_host(uint64_t pair)
 }
 
 #define POW_RANDOM_SAMPLED UINT64_C(0xae1363692ad5a61f)
-#define POW_RANDOM_ALL UINT64_C(0)
+#define POW_RANDOM_ALL UINT64_C(0x1cb3f3285a48d3bf)
 #define POW_RULES UINT64_C(0x963ec65bef054835)
 
 /* Half of the pairs are any bits at all; the others have a base near 1 .. 2^16 and an exponent that keeps the result
@@ -221,6 +226,8 @@ static void power_rules(void **state)
       if (host_is_reference())
         assert_int_equal(bits, class_bits(powf(x, y)));
     }
+  /* glibc's builds with and without FMA differ here; this is the former. */
+  assert_int_equal(f32_bits(math_pow(f32_from_bits(0x3ef7e587), f32_from_bits(0xc276980d))), 0x5fb630e9);
   print_message("pow, rules       0x%016llx\n", (unsigned long long)hash);
   assert_true(hash == POW_RULES);
 }

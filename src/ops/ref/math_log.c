@@ -2,9 +2,10 @@
  * math/logf.c, log2f.c, powf.c and their tables): the design and the published constants are theirs, the code is ours.
  *
  * All three write x = 2^k z with z near 1, look up 1/c and log(c) for the sixteenth of the octave where z lies, and
- * evaluate a short polynomial in r = z/c - 1 in double, whose one rounding to float at the end decides the bits. The
- * order of double operations is glibc's without contraction. Where glibc runs its FMA build the doubles may differ in
- * the last place; docs/math.md tells on how many of how many inputs the floats did.
+ * evaluate a short polynomial in r = z/c - 1 in double, whose one rounding to float at the end decides the bits.
+ *
+ * glibc on x86-64 has each of them twice, for machines with and without FMA. For log and log2 the two agree on every
+ * input; for pow they differ on about one pair in 2^30, and this is the FMA one (docs/math.md).
  *
  * No exceptions, no errno, round to nearest assumed.
  */
@@ -144,24 +145,30 @@ float math_log2(float x)
   return (float)(y * r2 + p);
 }
 
+/* a*b + c as glibc's FMA build has it, which is the one that runs on any machine of the last ten years. */
+static inline double mad(bool fused, double a, double b, double c)
+{
+  return fused ? fma(a, b, c) : a * b + c;
+}
+
 /* log2 in double, for pow: relative error about 2^-33. */
-static double pow_log2(uint32_t ix)
+static inline double pow_log2(bool fused, uint32_t ix)
 {
   double z, k;
   const entry *e = cut(ix, &z, &k);
-  double r = z * e->inverse - 1;
+  double r = mad(fused, z, e->inverse, -1);
   double y0 = e->lg + k;
   double r2 = r * r;
-  double y = pow_poly[0] * r + pow_poly[1];
-  double p = pow_poly[2] * r + pow_poly[3];
+  double y = mad(fused, pow_poly[0], r, pow_poly[1]);
+  double p = mad(fused, pow_poly[2], r, pow_poly[3]);
   double r4 = r2 * r2;
-  double q = pow_poly[4] * r + y0;
-  q = p * r2 + q;
-  return y * r4 + q;
+  double q = mad(fused, pow_poly[4], r, y0);
+  q = mad(fused, p, r2, q);
+  return mad(fused, y, r4, q);
 }
 
 /* 2^x for |x| < 151, times -1 if negative. */
-static float pow_exp2(double x, bool negative)
+static inline float pow_exp2(bool fused, double x, bool negative)
 {
   const double shift = 0x1.8p47; /* 1.5 * 2^52 / 32: adding it rounds x to a multiple of 1/32 */
   double rounded = x + shift;
@@ -169,11 +176,22 @@ static float pow_exp2(double x, bool negative)
   rounded -= shift;
   double r = x - rounded;
   double scale = f64_from_bits(exp2_table[n % 32] + (n << 47) + ((uint64_t)negative << 63));
-  double z = exp2_poly[0] * r + exp2_poly[1];
+  double z = mad(fused, exp2_poly[0], r, exp2_poly[1]);
   double r2 = r * r;
-  double y = exp2_poly[2] * r + 1;
-  y = z * r2 + y;
+  double y = mad(fused, exp2_poly[2], r, 1);
+  y = mad(fused, z, r2, y);
   return (float)(y * scale);
+}
+
+/* x ** y for positive normal x (ix may stand for a subnormal, see `normalised`) and ordinary y. */
+static inline float pow_ordinary(bool fused, uint32_t ix, float y, bool negative)
+{
+  double exponent = (double)y * pow_log2(fused, ix);
+  if (exponent > 0x1.fffffffd1d571p+6) /* the least that rounds past FLT_MAX */
+    return negative ? -INFINITY : INFINITY;
+  if (exponent <= -150.0)
+    return negative ? -0.0f : 0.0f;
+  return pow_exp2(fused, exponent, negative);
 }
 
 typedef enum parity { NOT_INTEGER, ODD, EVEN } parity;
@@ -249,10 +267,6 @@ float math_pow(float x, float y)
     if (ix < MIN_NORMAL)
       ix = normalised(f32_from_bits(ix));
   }
-  double exponent = (double)y * pow_log2(ix);
-  if (exponent > 0x1.fffffffd1d571p+6) /* the least that rounds past FLT_MAX */
-    return negative ? -INFINITY : INFINITY;
-  if (exponent <= -150.0)
-    return negative ? -0.0f : 0.0f;
-  return pow_exp2(exponent, negative);
+  /* Cubes (gelu's) have the same bits either way, for every x, and this file may be built without the instruction. */
+  return y == 3.0f ? pow_ordinary(false, ix, y, negative) : pow_ordinary(true, ix, y, negative);
 }
