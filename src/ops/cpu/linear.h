@@ -3,8 +3,8 @@
  * Outputs stand in lanes and k runs upward in every one of them, so each output is the reference's sum: x[k] times the
  * weight, rounded, added, rounded. Two ways, with equal bits:
  *
- *   one token      4-bit affine weights go from the mapping through registers straight into the sums (decode4); the
- *                  rows of the next tile, which lie one after another, are prefetched meanwhile.
+ *   one token      affine weights with half scales go from the mapping through registers straight into the sums
+ *                  (decode); the rows of the next tile, which lie one after another, are prefetched meanwhile.
  *   anything else  a tile of weights, some outputs wide and a block of k long, is expanded to float32 once, k-major,
  *                  and multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in
  *                  float32 between blocks of k, which rounds nothing.
@@ -166,62 +166,71 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
   }
 }
 
-/* ---- one token, 4-bit affine ---- */
+/* ---- one token, affine with half scales ---- */
 
 enum { PANEL_GROUPS = 2 * VW }; /* groups whose scales are widened together: a word of halves from each row */
 
-/* The codes of `words` transposed words, 8 a word, of nv * VW outputs. x: their inputs. s, b: the panel, from the group
- * that the first code is in; a group is `group_words` words. */
-INLINE void decode4_words(const int nv, const arithmetic how, vu (*packed)[VW], int words, const float *x,
-                          int group_words, const float *s, const float *b, vf *acc)
+/* acc += x * weight for the 32 codes of a unit of nv * VW outputs: `bits` words of each, packed[v][from...]. */
+INLINE void decode_unit(const int bits, const int nv, vu (*packed)[TILE_WORDS], int from, const float *x,
+                        const vf *scale, const vf *bias, vf *acc)
 {
-  for (int first = 0; first < words; first += group_words) {
-    vf scale[MOST_VECTORS], bias[MOST_VECTORS];
-    UNROLL for (int v = 0; v < nv; v++)
-    {
-      scale[v] = v_load(s + v * VW);
-      bias[v] = v_load(b + v * VW);
-    }
-    s += nv * VW;
-    b += nv * VW;
-    int end = words - first < group_words ? words : first + group_words;
-    for (int i = first; i < end; i++) {
-      UNROLL for (int j = 0; j < 8; j++)
-      {
-        vf input = v_set(x[i * 8 + j]);
+  if (32 % bits == 0) {
+    for (int i = 0; i < bits; i++) {
+      vu word[MOST_VECTORS];
+      UNROLL for (int v = 0; v < nv; v++) word[v] = packed[v][from + i];
+      /* Not unrolled: compilers then keep too much in flight, and spill. */
+      for (int j = 0; j < 32 / bits; j++) {
+        vf input = v_set(*x++);
         UNROLL for (int v = 0; v < nv; v++)
         {
-          vf q = v_nibble(packed[v][i] >> (4 * j));
-          acc[v] += input * (how == FUSED ? v_fma(scale[v], q, bias[v]) : scale[v] * q + bias[v]);
+          acc[v] += input * v_fma(scale[v], v_code(bits, word[v]), bias[v]);
+          word[v] >>= bits;
         }
       }
     }
+    return;
+  }
+  UNROLL for (int j = 0; j < 32; j++)
+  {
+    vf input = v_set(x[j]);
+    UNROLL for (int v = 0; v < nv; v++) acc[v] +=
+        input * v_fma(scale[v], code_value(bits, false, packed[v] + from, j), bias[v]);
+    __asm__ volatile("" ::: "memory"); /* keeps the loads of later codes from moving up, and registers from spilling */
   }
 }
 
-/* Codes [k0, k0 + count) with one way of arithmetic. A chunk is VW words of every row. `ahead` walks the bytes of the
- * next tile. */
-INLINE void decode4_panel(const int nv, const arithmetic how, const ops_weight *w, const tile_rows *rows, int64_t k0,
-                          int count, const float *x, const float *s, const float *b, const uint8_t **ahead, vf *sums)
+/* Codes [k0, k0 + count). `ahead` walks the bytes of the next tile. */
+INLINE void decode_panel(const int bits, const int nv, const ops_weight *w, const tile_rows *rows, int64_t k0,
+                         int count, const float *x, const float *s, const float *b, const uint8_t **ahead, vf *sums)
 {
-  enum { CHUNK = 8 * VW };
-  vu packed[MOST_VECTORS][VW];
-  vf acc[MOST_VECTORS];
+  enum { UNIT = 32 };
+  const int units = TILE_WORDS / bits;
+  vu packed[MOST_VECTORS][TILE_WORDS];
+  vf acc[MOST_VECTORS], scale[MOST_VECTORS], bias[MOST_VECTORS];
   UNROLL for (int v = 0; v < nv; v++) acc[v] = sums[v];
-  for (int k = 0; k < count; k += CHUNK) {
-    int words = (count - k < CHUNK ? count - k : CHUNK) / 8;
+  for (int k = 0; k < count; k += units * UNIT) {
     for (int v = 0; v < nv; v++)
-      load_words(rows->data + v * VW, (k0 + k) / 2, words * 4, packed[v]);
-    for (int i = 0; i < nv * VW * words * 4; i += 64)
+      load_tile_words(rows->data + v * VW, (k0 + k) * bits / 8, (count - k) * bits / 8, packed[v]);
+    int bytes = nv * VW * units * bits * 4;
+    for (int i = 0; i < bytes; i += 64)
       __builtin_prefetch(*ahead + i, 0, 2);
-    *ahead += nv * VW * words * 4;
-    int g = k / w->group * nv * VW;
-    decode4_words(nv, how, packed, words, x + k, (w->group - k % w->group) / 8, s + g, b + g, acc);
+    *ahead += bytes;
+    for (int u = 0; u < units && k + u * UNIT < count; u++) {
+      int g = (k + u * UNIT) / w->group * nv * VW;
+      UNROLL for (int v = 0; v < nv; v++)
+      {
+        scale[v] = v_load(s + g + v * VW);
+        bias[v] = v_load(b + g + v * VW);
+      }
+      decode_unit(bits, nv, packed, u * bits, x + k + u * UNIT, scale, bias, acc);
+    }
   }
   UNROLL for (int v = 0; v < nv; v++) sums[v] = acc[v];
 }
 
-INLINE void decode4(const int nv, const linear_job *job, int i, int64_t n0)
+/* Outputs [n0, n0 + nv * VW) of matrix i for one token. Scales that forbid a fused multiply-add send the tile the other
+ * way. */
+INLINE void decode(const int bits, const int nv, const linear_job *job, int i, int64_t n0)
 {
   const ops_weight *w = job->a->w[i];
   float s[PANEL_GROUPS * MOST_ROWS], b[PANEL_GROUPS * MOST_ROWS], out[MOST_ROWS];
@@ -234,31 +243,40 @@ INLINE void decode4(const int nv, const linear_job *job, int i, int64_t n0)
   for (int64_t g = 0; g < groups; g += PANEL_GROUPS) {
     int some = groups - g < PANEL_GROUPS ? (int)(groups - g) : PANEL_GROUPS;
     int64_t k0 = g * w->group;
-    int count = some * w->group;
-    bool small = widen_scales(w, rows.scales, g, some, nv, s);
+    if (!widen_scales(w, rows.scales, g, some, nv, s)) {
+      by_tile(job, i, n0, nv);
+      return;
+    }
     widen_scales(w, rows.biases, g, some, nv, b);
-    if (small && w->stored != DT_F32)
-      decode4_panel(nv, FUSED, w, &rows, k0, count, job->a->x + k0, s, b, &ahead, sums);
-    else
-      decode4_panel(nv, SPLIT, w, &rows, k0, count, job->a->x + k0, s, b, &ahead, sums);
+    decode_panel(bits, nv, w, &rows, k0, some * w->group, job->a->x + k0, s, b, &ahead, sums);
   }
   UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, sums[v]);
   finish(job, i, 0, 1, n0, nv, out);
 }
 
-static void decode4_1(const linear_job *job, int i, int64_t n0)
-{
-  decode4(1, job, i, n0);
-}
+typedef void tile_fn(const linear_job *job, int i, int64_t n0);
 
-static void decode4_2(const linear_job *job, int i, int64_t n0)
-{
-  decode4(2, job, i, n0);
-}
+#define DECODE(bits, nv)                                                                                               \
+  static void decode_##bits##_##nv(const linear_job *job, int i, int64_t n0)                                           \
+  {                                                                                                                    \
+    decode(bits, nv, job, i, n0);                                                                                      \
+  }
+#define DECODES(bits) DECODE(bits, 1) DECODE(bits, 2) DECODE(bits, 4)
+DECODES(2)
+DECODES(3)
+DECODES(4)
+DECODES(5)
+DECODES(6)
+DECODES(8)
 
-static void decode4_4(const linear_job *job, int i, int64_t n0)
+/* The kernel for one token, or NULL. */
+static tile_fn *decode_kernel(const ops_weight *w, int nv)
 {
-  decode4(4, job, i, n0);
+#define KERNELS(bits) [bits] = { decode_##bits##_1, decode_##bits##_2, NULL, decode_##bits##_4 }
+  static tile_fn *const kernels[9][MOST_VECTORS] = {KERNELS(2), KERNELS(3), KERNELS(4),
+                                                    KERNELS(5), KERNELS(6), KERNELS(8)};
+#undef KERNELS
+  return w->quant == Q_AFFINE && w->stored != DT_F32 ? kernels[w->bits][nv - 1] : NULL;
 }
 
 /* ---- sharing ---- */
@@ -274,18 +292,13 @@ static int tile_vectors(const linear_job *job, int64_t left)
 
 static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end)
 {
-  const ops_weight *w = job->a->w[i];
-  bool decode = job->tokens == 1 && w->quant == Q_AFFINE && w->bits == 4;
   for (int64_t n = begin; n < end;) {
     int nv = tile_vectors(job, end - n);
-    if (!decode)
-      by_tile(job, i, n, nv);
-    else if (nv == 4)
-      decode4_4(job, i, n);
-    else if (nv == 2)
-      decode4_2(job, i, n);
+    tile_fn *kernel = job->tokens == 1 ? decode_kernel(job->a->w[i], nv) : NULL;
+    if (kernel)
+      kernel(job, i, n);
     else
-      decode4_1(job, i, n);
+      by_tile(job, i, n, nv);
     n += nv * VW;
   }
 }

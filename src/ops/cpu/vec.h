@@ -169,13 +169,21 @@ INLINE vf v_from_f16(vu x)
   return (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)x));
 }
 
-/* The low four bits of every lane, the rest ignored: as a number, and as fp4 (e2m1). */
-INLINE vf v_nibble(vu x)
+/* The low bits of every lane, the rest ignored, as a number. Up to five bits are one look-up. */
+INLINE vf v_code(const int bits, vu x)
 {
-  const __m512 table = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  return (vf)_mm512_permutexvar_ps((__m512i)x, table);
+  const __m512 four = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512 three = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+  const __m512 two = _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+  const __m512 five = _mm512_setr_ps(16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+  if (bits == 5)
+    return (vf)_mm512_permutex2var_ps(four, (__m512i)x, five);
+  if (bits > 5)
+    return v_float((vi)(x & ((1u << bits) - 1)));
+  return (vf)_mm512_permutexvar_ps((__m512i)x, bits == 4 ? four : bits == 3 ? three : two);
 }
 
+/* The low four bits as fp4 (e2m1). */
 INLINE vf v_fp4(vu x)
 {
   const __m512 table = _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
@@ -405,9 +413,9 @@ INLINE void v_transpose(vu *r)
 
 #endif
 
-INLINE vf v_nibble(vu x)
+INLINE vf v_code(const int bits, vu x)
 {
-  return v_float((vi)(x & 15));
+  return v_float((vi)(x & ((1u << bits) - 1)));
 }
 
 INLINE vu v_load_bytes(const uint8_t *p, int n)

@@ -128,10 +128,9 @@ INLINE vf code_value(const int bits, const bool fp, const vu *w, const int j)
   vu x = w[at / 32] >> shift;
   if (shift + bits > 32)
     x |= w[at / 32 + 1] << (32 - shift);
-  if (bits == 4)
-    return fp ? v_fp4(x) : v_nibble(x);
-  x &= (1u << bits) - 1;
-  return fp ? v_fp8(x) : v_float((vi)x);
+  if (!fp)
+    return v_code(bits, x);
+  return bits == 4 ? v_fp4(x) : v_fp8(x & 255);
 }
 
 typedef enum arithmetic {
@@ -143,6 +142,16 @@ typedef enum arithmetic {
 /* Words that are transposed together: room for one unit of 8-bit codes at every level. */
 enum { TILE_WORDS = VW > 8 ? VW : 8 };
 
+/* The TILE_WORDS words at `offset` of VW rows, transposed; zeros past `bytes`. */
+INLINE void load_tile_words(const uint8_t *const *rows, int64_t offset, int bytes, vu *words)
+{
+  UNROLL for (int c = 0; c < TILE_WORDS / VW; c++)
+  {
+    int left = bytes - c * 4 * VW;
+    load_words(rows, offset + c * 4 * VW, left > 0 ? left : 0, words + c * VW);
+  }
+}
+
 /* Codes [k0, k0 + count) of nv * VW rows. A unit is `unit` codes that share a scale and fill whole words. s, b: scales
  * and biases from the group of k0 on. */
 INLINE void expand_codes(const int bits, const int unit, const arithmetic how, int nv, const tile_rows *rows,
@@ -152,12 +161,7 @@ INLINE void expand_codes(const int bits, const int unit, const arithmetic how, i
   for (int v = 0; v < nv; v++) {
     for (int k = 0; k < count; k += units * unit) {
       vu words[TILE_WORDS];
-      int bytes = (count - k) * bits / 8;
-      UNROLL for (int c = 0; c < TILE_WORDS / VW; c++)
-      {
-        int left = bytes - c * 4 * VW > 0 ? bytes - c * 4 * VW : 0;
-        load_words(rows->data + v * VW, (k0 + k) * bits / 8 + c * 4 * VW, left, words + c * VW);
-      }
+      load_tile_words(rows->data + v * VW, (k0 + k) * bits / 8, (count - k) * bits / 8, words);
       for (int u = 0; u < units && k + u * unit < count; u++) {
         int at = k + u * unit, g = at / group * nv * VW + v * VW;
         vf scale = how == PLAIN ? v_set(0) : v_load(s + g), bias = how == PLAIN ? v_set(0) : v_load(b + g);
