@@ -305,7 +305,11 @@ tern_status chat_from_template(const char *source, size_t n, chat **out, tern_er
 tern_status chat_set_template(chat *c, const char *source, size_t n, tern_error *err)
 {
   chat fresh = {0};
-  TRY(add_template(&fresh, "chat template", "default", 7, source, n, err));
+  tern_status status = add_template(&fresh, "chat template", "default", 7, source, n, err);
+  if (status != TERN_OK) {
+    drop_templates(&fresh);
+    return status;
+  }
   drop_templates(c);
   c->v = fresh.v;
   c->n = fresh.n;

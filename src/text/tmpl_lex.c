@@ -297,6 +297,11 @@ static bool lex_name(lexer *x)
       return rt_fail(x->r, "Invalid character in identifier");
     at += used;
   }
+  if (at == x->at) {
+    uint32_t c;
+    size_t used = utf8_decode(x->s + at, x->n - at, &c);
+    return rt_fail(x->r, "unexpected char '%.*s'", (int)used, x->s + at);
+  }
   OK(emit_text(x, T_NAME, x->at, at));
   advance(x, at);
   return true;

@@ -71,13 +71,11 @@ static bool next_mapped(tmpl_rt *r, titer *it, tv *out, bool *done)
     return true;
   }
   tv item;
-  OK(rt_enter(r));
-  bool ok = ti_next(r, s->src, &item, done);
-  if (ok && !*done)
-    ok = s->by_attribute ? tpath_get(r, &s->path, item, s->fallback, out)
+  OK(ti_next(r, s->src, &item, done));
+  if (*done)
+    return true;
+  return s->by_attribute ? tpath_get(r, &s->path, item, s->fallback, out)
                          : tfilter_call(r, s->filter, item, &s->rest, out);
-  rt_leave(r);
-  return ok;
 }
 
 /* ---- select and reject ---- */
@@ -115,13 +113,10 @@ static bool next_selected(tmpl_rt *r, titer *it, tv *out, bool *done)
     *done = true;
     return true;
   }
-  OK(rt_enter(r));
-  bool ok, take = false;
-  do {
-    ok = ti_next(r, s->src, out, done) && (*done || wanted(r, s, *out, &take));
-  } while (ok && !*done && !take);
-  rt_leave(r);
-  return ok;
+  bool take = false;
+  while (!take && !*done)
+    OK(ti_next(r, s->src, out, done) && (*done || wanted(r, s, *out, &take)));
+  return true;
 }
 
 static bool make(tmpl_rt *r, tv value, const targs *a, bool (*next)(tmpl_rt *, titer *, tv *, bool *),

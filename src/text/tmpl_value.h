@@ -366,7 +366,11 @@ bool ti_iterable(tv v);
 static inline bool ti_next(tmpl_rt *r, titer *it, tv *out, bool *done)
 {
   *done = false;
-  return it->next(r, it, out, done);
+  if (!rt_enter(r)) /* iterators stack up */
+    return false;
+  bool ok = it->next(r, it, out, done);
+  rt_leave(r);
+  return ok;
 }
 bool ti_new(tmpl_rt *r, bool (*next)(tmpl_rt *, titer *, tv *, bool *), tv src, void *state, tv *out);
 bool ti_reversed(tmpl_rt *r, tv v, tv *out); /* reversed(v) */

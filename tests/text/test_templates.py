@@ -194,6 +194,21 @@ def random_sources(seed, count):
             yield "program#%d.%d" % (seed, i), "{% set ns = namespace(p=1, q='') %}" + maker.statements(2 + i % 2) + "{{ v }}|{{ w }}|{{ ns.p }}|{{ ns.q }}"
 
 
+CHARACTERS = ("{% for c in s %}{{ c.upper() }}|{{ c.lower() }}|{{ c.title() }}|{{ c.swapcase() }}|{{ [c] }}|{{ c.isalpha() }}{{ c.isdigit() }}"
+              "{{ c.isdecimal() }}{{ c.isnumeric() }}{{ c.isalnum() }}{{ c.isspace() }}{{ c.isupper() }}{{ c.islower() }}{{ c.istitle() }}"
+              "{{ c.isprintable() }}{{ ('a' ~ c ~ 'b').splitlines()|length }}{{ c|wordcount }}\n{% endfor %}{{ s.title() }}{{ s|title }}{{ s.lower() }}")
+
+
+def character_cases():
+    """Every character that the reference's Unicode version knows, in blocks."""
+    import unicodedata
+    known = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    known = [c for c in known if not 0x20000 < ord(c) < 0x2fa00 or ord(c) % 64 == 0]  # a sample of the rare ideographs
+    known = [c for c in known if not 0x3400 < ord(c) < 0xd7a0 or ord(c) % 16 == 0 or unicodedata.numeric(c, None) is not None]
+    for i in range(0, len(known), 400):
+        yield "characters U+%04X" % ord(known[i]), "".join(known[i:i + 400])
+
+
 def plain(value):
     """Whether a text says nothing that Python leaves open."""
     return not ADDRESS.search(value)
@@ -248,6 +263,10 @@ def main():
     answers = template_client.run(args.driver, [{"source": source, "vars": template_snippets.VARS, "now": template_client.NOW} for _, source in sources])
     for (name, source), answer in zip(sources, answers):
         compare(tally, name, source, reference.render(source, template_snippets.VARS), answer)
+    blocks = list(character_cases())
+    answers = template_client.run(args.driver, [{"source": CHARACTERS, "vars": {"s": text}} for _, text in blocks])
+    for (name, text), answer in zip(blocks, answers):
+        compare(tally, name, CHARACTERS, reference.render(CHARACTERS, {"s": text}), answer)
     return tally.close()
 
 
