@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/mem.h"
+#include "text/chat_continue.h"
 #include "text/chat_files.h"
 #include "text/tmpl_json.h"
 #include "text/tmpl_run.h"
@@ -94,6 +96,7 @@ static bool normalise_messages(tmpl_rt *r, tv messages, tv *out)
 
 typedef struct request {
   tv messages, tools, add_generation_prompt, kwargs, now;
+  tv continue_final; /* taken out of kwargs */
 } request;
 
 static bool is_list_of_objects(tv v)
@@ -161,10 +164,9 @@ static bool read_request(tmpl_rt *r, const char *text, size_t n, request *q)
 }
 
 /* Special tokens first: kwargs of the same name win. */
-static bool make_variables(tmpl_rt *r, const chat *c, const request *q, tdict **out)
+static bool make_variables(tmpl_rt *r, const chat *c, request *q, tdict **out)
 {
-  tv messages;
-  OK(normalise_messages(r, q->messages, &messages) && td_new(r, out));
+  OK(normalise_messages(r, q->messages, &q->messages) && td_new(r, out));
   for (size_t i = 0; i < CHAT_SPECIALS; i++) {
     tv token;
     if (!c->special[i])
@@ -172,9 +174,15 @@ static bool make_variables(tmpl_rt *r, const chat *c, const request *q, tdict **
     OK(ts_cstr(r, c->special[i], &token) && td_set_cstr(r, *out, chat_special_names[i], token));
   }
   OK(td_set_cstr(r, *out, "documents", tv_none()));
-  for (size_t i = 0; i < q->kwargs.d->n; i++)
-    OK(td_set(r, *out, q->kwargs.d->e[i].key, q->kwargs.d->e[i].value));
-  return td_set_cstr(r, *out, "messages", messages) && td_set_cstr(r, *out, "tools", q->tools) &&
+  for (size_t i = 0; i < q->kwargs.d->n; i++) {
+    if (ts_is(q->kwargs.d->e[i].key.s, "continue_final_message"))
+      q->continue_final = q->kwargs.d->e[i].value;
+    else
+      OK(td_set(r, *out, q->kwargs.d->e[i].key, q->kwargs.d->e[i].value));
+  }
+  if (tv_truth(q->continue_final) && tv_truth(q->add_generation_prompt))
+    return bad_request(r, "continue_final_message and add_generation_prompt exclude each other");
+  return td_set_cstr(r, *out, "messages", q->messages) && td_set_cstr(r, *out, "tools", q->tools) &&
          td_set_cstr(r, *out, "add_generation_prompt", q->add_generation_prompt);
 }
 
@@ -195,10 +203,22 @@ static bool render(tmpl_rt *r, const chat *c, const char *text, size_t n, char *
                           c->n ? "several chat templates and none named \"default\""
                                : "no chat template: give one with --template");
   }
+  chat_continue going_on;
+  char *prompt;
+  size_t prompt_length;
+  OK(chat_continue_mark(r, q.messages.l, q.continue_final, t->source, t->length, &going_on));
   r->what = "template";
-  tern_status status = tmpl_render_values(r, t->compiled, vars, out, length);
-  r->status = status;
-  return status == TERN_OK;
+  r->status = tmpl_render_values(r, t->compiled, vars, &prompt, &prompt_length);
+  OK(r->status == TERN_OK);
+  r->line = 0;
+  if (!chat_continue_cut(r, &going_on, prompt, &prompt_length)) {
+    mem_free(prompt);
+    return false;
+  }
+  *out = prompt;
+  if (length)
+    *length = prompt_length;
+  return true;
 }
 
 tern_status chat_render(const chat *c, const char *text, size_t n, char **out, size_t *length, tern_error *err)

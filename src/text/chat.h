@@ -30,11 +30,12 @@ const char *chat_special_token(const chat *c, const char *name);
 
 /* Renders one request, a JSON object:
  *   "messages" (list, required), "tools" (list or null), "add_generation_prompt" (bool, default false),
- *   "kwargs" (object: further variables; documents and special tokens count here too), "now" ("2026-01-15T12:00:00").
- * Any other key is an error. Message keys whose value is null are dropped; the first of reasoning_content, thinking and
- * reasoning that a message has is given to the template as reasoning_content, and as thinking if that is missing.
- * *out is NUL-terminated and goes back through mem_free; `length` may be NULL.
- * Errors: TERN_E_TEMPLATE (raise_exception's message is part of the line), TERN_E_LIMIT, TERN_E_FORMAT for the request.
+ *   "kwargs" (object: further variables; documents and special tokens count here too; continue_final_message, true or
+ * the name of a field, makes the prompt end inside the last message), "now" ("2026-01-15T12:00:00"). Any other key is
+ * an error. Message keys whose value is null are dropped; the first of reasoning_content, thinking and reasoning that a
+ * message has is given to the template as reasoning_content, and as thinking if that is missing. *out is NUL-terminated
+ * and goes back through mem_free; `length` may be NULL. Errors: TERN_E_TEMPLATE (raise_exception's message is part of
+ * the line), TERN_E_LIMIT, TERN_E_FORMAT for the request.
  */
 tern_status chat_render(const chat *c, const char *request, size_t n, char **out, size_t *length, tern_error *err);
 

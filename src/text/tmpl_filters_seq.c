@@ -72,17 +72,17 @@ static bool path_keys(tmpl_rt *r, const tlist *l, const tpath *path, tv fallback
 
 /* ---- sort, dictsort, groupby, unique, min, max ---- */
 
-/* "a,b.c": sorts by several paths, each key a list. */
+/* "a,b.c": sorts by several paths. Each key is a list, even of one: lists compare equal items first, which is why
+ * [none, none] can be sorted and [none, 1] cannot. */
 static bool sort_keys(tmpl_rt *r, const tlist *l, tv attribute, bool case_sensitive, tv **out)
 {
   tlist *names;
-  tpath one;
-  if (attribute.type != TV_STR) {
-    OK(tpath_parse(r, attribute, &one));
-    return path_keys(r, l, &one, (tv){0}, case_sensitive, out);
+  if (attribute.type == TV_STR) {
+    tv comma;
+    OK(ts_cstr(r, ",", &comma) && tc_split(r, attribute.s, comma.s, -1, false, &names));
+  } else {
+    OK(tl_new(r, 1, &names) && tl_add(r, names, attribute));
   }
-  tv comma;
-  OK(ts_cstr(r, ",", &comma) && tc_split(r, attribute.s, comma.s, -1, false, &names));
   tv *keys = rt_array(r, l->n + 1, sizeof *keys);
   OK(keys);
   for (size_t i = 0; i < l->n; i++) {
@@ -91,8 +91,9 @@ static bool sort_keys(tmpl_rt *r, const tlist *l, tv attribute, bool case_sensit
     keys[i] = tv_seq(TV_LIST, key);
   }
   for (size_t k = 0; k < names->n; k++) {
+    tpath path;
     tv *part;
-    OK(tpath_parse(r, names->v[k], &one) && path_keys(r, l, &one, (tv){0}, case_sensitive, &part));
+    OK(tpath_parse(r, names->v[k], &path) && path_keys(r, l, &path, (tv){0}, case_sensitive, &part));
     for (size_t i = 0; i < l->n; i++)
       OK(tl_add(r, keys[i].l, part[i]));
   }

@@ -230,6 +230,8 @@ rows[:3]|sort(attribute='v')|map(attribute='name')|list, rows|sort(attribute='na
 rows|sort(attribute='v')
 [1, 'a']|sort
 [none, 1]|sort
+[none, none]|sort, [x, y]|sort, [d, d]|sort
+[none, none]|min
 [[2, 'b'], [1, 'c'], [1, 'a']]|sort, [(2,), (1, 2)]|sort, [[1, 2], [0, 3]]|sort(attribute=1), [[1, 2], [0, 3]]|sort(attribute='0')
 d|dictsort, d|dictsort(true), d|dictsort(by='value'), d|dictsort(reverse=true), d|dictsort(false, 'value', true), ed|dictsort
 d|dictsort(by='x')

@@ -234,6 +234,49 @@ static void variables_have_their_defaults(void **state)
   chat_close(c);
 }
 
+static void the_final_message_can_be_continued(void **state)
+{
+  (void)state;
+  chat *c = showing("{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{{ continue_final_message }}");
+  gives(c, "{" ONE ", \"kwargs\": {\"continue_final_message\": false}}", "<user>x</>");
+  gives(c, "{" ONE ", \"kwargs\": {\"continue_final_message\": true}}", "<user>x");
+  gives(c,
+        "{\"messages\": [{\"role\": \"a\", \"content\": \"open \"}], \"kwargs\": {\"continue_final_message\": "
+        "\"content\"}}",
+        "<a>open ");
+  fails(c, "{" ONE ", \"kwargs\": {\"continue_final_message\": true}, \"add_generation_prompt\": true}", TERN_E_FORMAT,
+        "exclude each other");
+  fails(c, "{" ONE ", \"kwargs\": {\"continue_final_message\": \"thinking\"}}", TERN_E_FORMAT, "no \"thinking\"");
+  fails(c,
+        "{\"messages\": [{\"role\": \"a\", \"thinking\": \"t\"}], \"kwargs\": {\"continue_final_message\": "
+        "\"thinking\"}}",
+        TERN_E_FORMAT, "does not read \"thinking\"");
+  fails(c, "{\"messages\": [{\"role\": \"a\", \"content\": [1]}], \"kwargs\": {\"continue_final_message\": true}}",
+        TERN_E_FORMAT, "no text");
+  chat_close(c);
+  c = showing("{% for m in messages %}{{ m.content|trim }}</>{% endfor %}");
+  gives(c,
+        "{\"messages\": [{\"role\": \"a\", \"content\": \" open  \"}], \"kwargs\": {\"continue_final_message\": true}}",
+        "open");
+  chat_close(c);
+  c = showing("{% for p in messages[0].content %}{{ p.text }}|{% endfor %}");
+  gives(
+      c,
+      "{\"messages\": [{\"role\": \"a\", \"content\": [{\"text\": \"1\"}, {\"text\": \"2\"}, {\"type\": \"image\"}]}], "
+      "\"kwargs\": {\"continue_final_message\": true}}",
+      "1|2");
+  chat_close(c);
+  c = showing("{{ messages[0].reasoning_content }}!");
+  gives(c,
+        "{\"messages\": [{\"role\": \"a\", \"thinking\": \"t\"}], \"kwargs\": {\"continue_final_message\": "
+        "\"thinking\"}}",
+        "t");
+  chat_close(c);
+  c = showing("content is dropped");
+  fails(c, "{" ONE ", \"kwargs\": {\"continue_final_message\": true}}", TERN_E_TEMPLATE, "does not come out");
+  chat_close(c);
+}
+
 static void bad_requests_say_what_is_wrong(void **state)
 {
   (void)state;
@@ -294,6 +337,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(broken_files_are_named, make_dir, remove_dir),
       cmocka_unit_test(messages_are_normalised),
       cmocka_unit_test(variables_have_their_defaults),
+      cmocka_unit_test(the_final_message_can_be_continued),
       cmocka_unit_test(bad_requests_say_what_is_wrong),
       cmocka_unit_test_setup_teardown(every_allocation_may_fail, make_dir, remove_dir),
   };
