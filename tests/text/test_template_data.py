@@ -94,8 +94,9 @@ def main():
         tally.check(name, what is None, what)
     if "--bench" in sys.argv:
         times = sorted((a["microseconds"], c[0]) for a, c in zip(answers, cases) if "request" in c[1] and "text" in a)
-        print("render: median %.0f us, slowest %.0f us (%s)"
-              % (times[len(times) // 2][0], times[-1][0], times[-1][1]))
+        if times:
+            print("render: median %.0f us, slowest %.0f us (%s)"
+                  % (times[len(times) // 2][0], times[-1][0], times[-1][1]))
     return tally.close()
 
 
