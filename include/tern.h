@@ -134,20 +134,21 @@ TERN_API void tern_session_cancel(tern_session *session);
 
 /* Names, defaults, order and random draws are those of mlx-lm 0.31.3. Zero is "off" everywhere. */
 typedef struct tern_sampling {
-  float temp;  /* 0: the most likely token */
-  float top_p; /* 0 or 1: off */
-  float min_p;
+  double temp;  /* 0: the most likely token */
+  double top_p; /* 0 or 1: off */
+  double min_p;
   int min_tokens_to_keep; /* 0 means 1 */
   int top_k;
-  float xtc_probability, xtc_threshold;
+  double xtc_probability, xtc_threshold;
   const int32_t *xtc_special; /* ids exempt from xtc, n_xtc_special of them */
   size_t n_xtc_special;
-  float repetition_penalty, presence_penalty, frequency_penalty;
+  double repetition_penalty, presence_penalty, frequency_penalty;
   int repetition_context, presence_context, frequency_context; /* 0 means 20 */
   const int32_t *bias_ids;                                     /* logit bias, n_bias pairs */
   const float *bias_values;
   size_t n_bias;
   uint64_t seed;
+  bool continue_draws; /* go on with the random numbers of this session's last answer; seed then means nothing */
 } tern_sampling;
 
 typedef struct tern_generate_options {

@@ -140,16 +140,16 @@ static tern_status read_sampling(answerer *r, tern_error *err)
 {
   const cli_args *a = r->args;
   r->options = (tern_generate_options){
-      .sampling = {.temp = (float)a->temp,
-                   .top_p = (float)a->top_p,
-                   .min_p = (float)a->min_p,
+      .sampling = {.temp = a->temp,
+                   .top_p = a->top_p,
+                   .min_p = a->min_p,
                    .min_tokens_to_keep = a->min_tokens_to_keep,
                    .top_k = a->top_k,
-                   .xtc_probability = (float)a->xtc_probability,
-                   .xtc_threshold = (float)a->xtc_threshold,
-                   .repetition_penalty = (float)a->repetition_penalty,
-                   .presence_penalty = (float)a->presence_penalty,
-                   .frequency_penalty = (float)a->frequency_penalty,
+                   .xtc_probability = a->xtc_probability,
+                   .xtc_threshold = a->xtc_threshold,
+                   .repetition_penalty = a->repetition_penalty,
+                   .presence_penalty = a->presence_penalty,
+                   .frequency_penalty = a->frequency_penalty,
                    .repetition_context = a->repetition_context},
       .max_tokens = a->max_tokens,
       .stops = a->stops.items,
@@ -286,6 +286,7 @@ tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *i
 {
   tern_generate_options options = r->options;
   options.sampling.seed = seed;
+  options.sampling.continue_draws = true; /* a session that has not drawn yet starts from the seed */
   options.on_text = on_text;
   options.user = user;
   if (n && options.max_tokens == 0)

@@ -5,7 +5,8 @@
  * feed questions and read answers. Ctrl-C stops an answer (what was said stays in the conversation); at the prompt it
  * drops the line, and twice in a row it ends the program.
  *
- * Every turn renders the whole conversation; the session reuses what it has read before. Turn t draws with seed + t.
+ * Every turn renders the whole conversation; the session reuses what it has read before. The
+ * random numbers start from the seed once and go on from turn to turn.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void reply(talk *t)
   buf_clear(&t->answer);
   tern_status status = answer_chat_ids(&t->r, t->messages, &ids, &n, &why);
   if (status == TERN_OK)
-    status = answer_generate(&t->r, t->session, ids, n, t->seed + t->turn, print, t, &result, &why);
+    status = answer_generate(&t->r, t->session, ids, n, t->seed, print, t, &result, &why);
   sig_hold();
   mem_free(ids);
   bool stopped = status == TERN_E_CANCELLED;
@@ -165,7 +166,7 @@ static void reply(talk *t)
     t->last.ids = NULL;
     t->answered = true;
     if (t->r.args->stats)
-      answer_say_stats(&result, t->seed + t->turn);
+      answer_say_stats(&result, t->seed);
     tern_result_clear(&result);
   }
   t->turn++;
@@ -287,7 +288,7 @@ static bool command_stats(talk *t, const char *rest)
 {
   (void)rest;
   if (t->answered)
-    answer_say_stats(&t->last, t->seed + t->turn - 1);
+    answer_say_stats(&t->last, t->seed);
   else
     say("no answer yet; seed %llu", (unsigned long long)t->seed);
   say("%zu messages, %zu of %d positions in use", json_array_size(t->messages), session_length(t->session->timeline),

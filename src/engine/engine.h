@@ -2,6 +2,7 @@
 #ifndef TERN_ENGINE_ENGINE_H
 #define TERN_ENGINE_ENGINE_H
 
+#include "engine/rng.h"
 #include "engine/session.h"
 #include "text/chat.h"
 #include "text/tok.h"
@@ -19,6 +20,8 @@ struct tern_model {
 struct tern_session {
   tern_model *model;
   session *timeline;
+  rng_key key; /* random numbers after the last answer */
+  bool drew;
 };
 
 #endif

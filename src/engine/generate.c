@@ -165,6 +165,9 @@ static tern_status prepare(answer *a, size_t max_tokens)
   const tern_generate_options *o = a->options;
   const tern_model *m = a->session->model;
   TRY(sampler_open(&o->sampling, m->info.vocab, logits_type(m->net), &a->sampler, a->err));
+  sampler_limit_simd(a->sampler, m->net->simd);
+  if (o->sampling.continue_draws && a->session->drew)
+    sampler_set_key(a->sampler, a->session->key);
   TRY(detok_open(m->tok, false, &a->detok, a->err)); /* special tokens show, as in the reference */
   a->spacing = spacing_open(m->tok);
   TRY(stop_open(&a->stops, o->stops, o->n_stops, a->err));
@@ -202,6 +205,10 @@ tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const t
     status = run(&a, ids, n, max_tokens, result);
   if (status == TERN_OK)
     status = hand_over(&a, result);
+  if (a.sampler) {
+    s->key = sampler_key(a.sampler);
+    s->drew = true;
+  }
   sampler_close(a.sampler);
   detok_close(a.detok);
   spacing_close(&a.spacing);

@@ -13,22 +13,6 @@
 
 /* ---- options ---- */
 
-/* The number that was typed. A public option is a float where the reference computes with a double: the shortest
- * decimal that gives this float is what stood on the command line or in the request. */
-static double typed(double x)
-{
-  if ((double)(float)x != x)
-    return x;
-  for (int digits = 1; digits < 9; digits++) {
-    char text[40];
-    snprintf(text, sizeof text, "%.*g", digits, x);
-    double back = strtod(text, NULL);
-    if ((float)back == (float)x)
-      return back;
-  }
-  return x;
-}
-
 /* A Python float inside a compiled function that works in T. */
 static float constant(sample_type type, double x)
 {
@@ -63,14 +47,13 @@ static tern_status check_ids(const char *flag, const int32_t *ids, size_t n, int
 static tern_status check_numbers(const tern_sampling *o, tern_error *err)
 {
   if (!(o->temp >= 0) || !isfinite(o->temp))
-    return err_set(err, TERN_E_USAGE, "--temp: %g: give a number from 0 up", (double)o->temp);
+    return err_set(err, TERN_E_USAGE, "--temp: %g: give a number from 0 up", o->temp);
   TRY(check_range("--top-p", o->top_p, 0, 1, err));
   TRY(check_range("--min-p", o->min_p, 0, 1, err));
   TRY(check_range("--xtc-probability", o->xtc_probability, 0, 1, err));
   TRY(check_range("--xtc-threshold", o->xtc_threshold, 0, 0.5, err));
   if (!(o->repetition_penalty >= 0) || !isfinite(o->repetition_penalty))
-    return err_set(err, TERN_E_USAGE, "--repetition-penalty: %g: give a number from 0 up",
-                   (double)o->repetition_penalty);
+    return err_set(err, TERN_E_USAGE, "--repetition-penalty: %g: give a number from 0 up", o->repetition_penalty);
   TRY(check_finite("--presence-penalty", o->presence_penalty, err));
   TRY(check_finite("--frequency-penalty", o->frequency_penalty, err));
   TRY(check_context("--repetition-context-size", o->repetition_context, err));
@@ -102,11 +85,11 @@ static tern_status check_options(const tern_sampling *o, int vocab, tern_error *
   return TERN_OK;
 }
 
-static sample_penalty penalty(sample_type type, float value, int context)
+static sample_penalty penalty(sample_type type, double value, int context)
 {
   /* A penalty is off where the number itself is zero, not where T makes it zero; then adding or multiplying is harmless
    * only for the additive ones, and dividing by zero is what the reference does too. */
-  return (sample_penalty){sample_round(type, value), value == 0 ? 0 : context ? (size_t)context : 20};
+  return (sample_penalty){sample_round(type, (float)value), value == 0 ? 0 : context ? (size_t)context : 20};
 }
 
 static void set_constants(sampler *s, const tern_sampling *o)
@@ -118,15 +101,15 @@ static void set_constants(sampler *s, const tern_sampling *o)
   s->greedy = o->temp == 0;
   if (s->greedy)
     return;
-  s->inverse_temp = constant(s->type, 1 / typed(o->temp));
+  s->inverse_temp = constant(s->type, 1 / o->temp);
   s->top_p = o->top_p > 0 && o->top_p < 1;
-  s->top_p_cut = constant(s->type, 1 - typed(o->top_p));
+  s->top_p_cut = constant(s->type, 1 - o->top_p);
   s->min_p = o->min_p > 0;
-  s->log_min_p = s->min_p ? constant(s->type, log(typed(o->min_p))) : 0;
+  s->log_min_p = s->min_p ? constant(s->type, log(o->min_p)) : 0;
   s->min_keep = o->min_tokens_to_keep ? (size_t)o->min_tokens_to_keep : 1;
   s->xtc = o->xtc_probability > 0;
-  s->xtc_probability = constant(SAMPLE_F32, typed(o->xtc_probability)); /* compared with a float32 draw in every T */
-  s->xtc_threshold = constant(s->type, typed(o->xtc_threshold));
+  s->xtc_probability = constant(SAMPLE_F32, o->xtc_probability); /* compared with a float32 draw in every T */
+  s->xtc_threshold = constant(s->type, o->xtc_threshold);
   s->top_k = (size_t)o->top_k;
 }
 

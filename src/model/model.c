@@ -27,10 +27,8 @@ static tern_status choose_simd(const char *name, ops_simd *out, tern_error *err)
   return err_set(err, TERN_E_USAGE, "simd: %s is not baseline, avx2 or avx512", name);
 }
 
-static tern_status choose_backend(const tern_model_options *o, const ops_backend **out, tern_error *err)
+static tern_status choose_backend(const tern_model_options *o, ops_simd level, const ops_backend **out, tern_error *err)
 {
-  ops_simd level;
-  TRY(choose_simd(o->simd, &level, err));
   switch (o->backend) {
   case TERN_BACKEND_AUTO:
     *out = o->numerics == TERN_EXACT ? ops_cpu(level) : ops_ref();
@@ -90,7 +88,8 @@ static tern_status open_steps(model *m, tern_error *err)
 static tern_status open_all(model *m, const char *dir, const tern_model_options *o, bool headers_only, tern_error *err)
 {
   map_guard_install();
-  TRY(choose_backend(o, &m->cx.backend, err));
+  TRY(choose_simd(o->simd, &m->simd, err));
+  TRY(choose_backend(o, m->simd, &m->cx.backend, err));
   TRY(open_headers(m, dir, o, err));
   if (!headers_only) {
     TRY(pool_open(o->threads, &m->workers, err));

@@ -17,6 +17,7 @@ typedef struct model {
   quant_config *quant;
   ckpt *ckpt;
   tern_numerics numerics;
+  ops_simd simd; /* no higher than this */
   pool *workers;
   ops_context cx;
   model_weights weights;
