@@ -21,7 +21,7 @@ import terncli  # noqa: E402
 from compare import difference, rows_of  # noqa: E402
 from tally import Tally  # noqa: E402
 
-PROMPT, STEPS, ANSWER = 40, 16, 40
+PROMPT, STEPS, ANSWER = 40, 16, 24
 TEXT = (
     "The lighthouse keeper's daughter counted 17 ships before dawn; each carried salt, copper wire, and letters\n"
     "addressed to people nobody in the village had ever met. \"Strange,\" she said — naïve, perhaps, but not wrong.\n"
@@ -52,9 +52,12 @@ def ask_reference(folder):
     prompt = ids[:PROMPT]
     assert len(prompt) == PROMPT, "the text is too short"
     logits, tokens, _ = golden.generate(model, prompt, STEPS + 1)
-    chat = tokenizer.apply_chat_template([{"role": "user", "content": QUESTION}], add_generation_prompt=True)
+    if tokenizer.chat_template is None:  # a base model
+        chat = tokenizer.encode(QUESTION)
+    else:
+        chat = tokenizer.apply_chat_template([{"role": "user", "content": QUESTION}], add_generation_prompt=True)
     answer = mlx_lm.generate(model, tokenizer, prompt=list(chat), max_tokens=ANSWER)
-    facts = {"ids": list(ids), "prompt": prompt, "tokens": tokens, "chat": list(chat), "answer": answer}
+    facts = {"ids": list(ids), "prompt": prompt, "tokens": tokens, "chat": list(chat), "raw": tokenizer.chat_template is None, "answer": answer}
     return facts, logits
 
 
@@ -88,7 +91,8 @@ def main():
     tally.check(f"rows of {PROMPT} ids and {STEPS} greedy steps", why is None, why)
     tally.check("greedy ids", said["generated"][:STEPS] == facts["tokens"][:STEPS], f"{said['generated']}")
 
-    done = terncli.tern("run", folder, QUESTION, "--temp", "0", "--max-tokens", ANSWER, "--json")
+    raw = ["--raw"] if facts["raw"] else []
+    done = terncli.tern("run", folder, QUESTION, "--temp", "0", "--max-tokens", ANSWER, "--json", *raw)
     if tally.check("run", done.status == 0, done.error_line):
         answer = json.loads(done.out)
         tally.check("ids of a chat prompt", answer["usage"]["prompt_tokens"] == len(facts["chat"]), f"{answer['usage']}")
