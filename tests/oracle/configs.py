@@ -152,6 +152,8 @@ def dense():
     variant("llama", "sliding", num_hidden_layers=3, layer_types=[SLIDE, FULL, SLIDE], sliding_window=8)
     alias("mistral", "llama", "MistralForCausalLM", rope_scaling=None, sliding_window=None)
     alias("iquestcoder", "llama", "IQuestCoderForCausalLM", rope_scaling=None)
+    variant("mistral", "tied", tie_word_embeddings=True)
+    variant("iquestcoder", "tied", tie_word_embeddings=True)
 
     hf("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6, rope_theta=1e6, sliding_window=None, use_sliding_window=False)
     variant("qwen2", "tied", tie_word_embeddings=True)
