@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds with clang and sanitizers in a folder of its own and runs the unit tests there: sanitize.sh asan|tsan
+# Builds with clang and sanitizers in a folder of its own and runs there what needs no reference: sanitize.sh asan|tsan
 #
 # This is also the clang build with warnings as errors. Fuzz targets are built in the asan folder.
 set -eu
@@ -17,10 +17,11 @@ CC=clang scripts/build.sh "build-$kind" $options
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1
+export TERN_PATIENCE=20
 results=$PWD/build-$kind/results.xml
 rm -f "$results"
 status=0
-ctest --test-dir "build-$kind" -j "$(nproc)" -L unit --no-tests=error --output-on-failure --output-junit "$results" \
+ctest --test-dir "build-$kind" -j "$(nproc)" -L "^(unit|plain)$" --no-tests=error --output-on-failure --output-junit "$results" \
   --test-output-size-passed 4000000 --test-output-size-failed 4000000 --timeout 900 || status=$?
 python3 scripts/summary.py "$results" || status=1
 exit "$status"

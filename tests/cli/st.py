@@ -43,9 +43,9 @@ def change(file, name, **keys):
     write(file, header, data)
 
 
-def copy_model(source, target):
-    """A model folder of its own, without the index that save_model writes for single files."""
+def copy_model(source, target, index=False):
+    """A model folder of its own; without the index that save_model writes for single files too, unless asked for."""
     shutil.copytree(source, target)
-    for index in Path(target).glob("*.index.json"):
-        index.unlink()
+    for file in Path(target).glob("*.index.json") if not index else []:
+        file.unlink()
     return Path(target)
