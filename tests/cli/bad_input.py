@@ -256,7 +256,7 @@ def clocks():
 def check(tally, label, folder, verb, names):
     start = clocks()
     try:
-        done = tern(verb[0], folder, *verb[1:], timeout=20)
+        done = tern(verb[0], folder, *verb[1:], timeout=20 * SECOND)
     except Exception as error:
         tally.fail(label, f"{type(error).__name__}")
         return
