@@ -3,8 +3,8 @@
  * Outputs stand in lanes and k runs upward in every one of them, so each output is the reference's sum: x[k] times the
  * weight, rounded, added, rounded. Two ways, with equal bits:
  *
- *   one token      affine weights with half scales go from the mapping through registers straight into the sums
- *                  (decode); the rows of the next tile, which lie one after another, are prefetched meanwhile.
+ *   one token      weights go from the mapping through registers straight into the sums (decode); the rows of the next
+ *                  tile, which lie one after another, are prefetched meanwhile.
  *   anything else  a tile of weights, some outputs wide and a block of k long, is expanded to float32 once, k-major,
  *                  and multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in
  *                  float32 between blocks of k, which rounds nothing.
@@ -166,71 +166,82 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
   }
 }
 
-/* ---- one token, affine with half scales ---- */
+/* ---- one token, quantised ---- */
 
 enum { PANEL_GROUPS = 2 * VW }; /* groups whose scales are widened together: a word of halves from each row */
 
-/* acc += x * weight for the 32 codes of a unit of nv * VW outputs: `bits` words of each, packed[v][from...]. */
-INLINE void decode_unit(const int bits, const int nv, vu (*packed)[TILE_WORDS], int from, const float *x,
+/* Keeps the work of later codes from moving up through an unrolled loop, where it fills registers until they spill. */
+#define KEEP_ORDER __asm__ volatile("" ::: "memory")
+
+/* What a kernel for one token is made for. A unit is `unit` codes with one scale, in whole words. */
+typedef struct code_format {
+  int bits, unit;
+  bool fp; /* sums of a unit are scaled, else the codes are */
+} code_format;
+
+/* acc += x * weight for the codes of a unit of nv * VW outputs, whose words are packed[v][from...]. */
+INLINE void decode_unit(const code_format f, const int nv, vu (*packed)[TILE_WORDS], int from, const float *x,
                         const vf *scale, const vf *bias, vf *acc)
 {
-  if (32 % bits == 0) {
-    for (int i = 0; i < bits; i++) {
+  if (32 % f.bits == 0) {
+    for (int i = 0; i < f.unit * f.bits / 32; i++) {
       vu word[MOST_VECTORS];
       UNROLL for (int v = 0; v < nv; v++) word[v] = packed[v][from + i];
-      /* Not unrolled: compilers then keep too much in flight, and spill. */
-      for (int j = 0; j < 32 / bits; j++) {
+      UNROLL for (int j = 0; j < 32 / f.bits; j++)
+      {
         vf input = v_set(*x++);
         UNROLL for (int v = 0; v < nv; v++)
         {
-          acc[v] += input * v_fma(scale[v], v_code(bits, word[v]), bias[v]);
-          word[v] >>= bits;
+          vf q = low_code(f.bits, f.fp, word[v] >> (f.bits * j));
+          acc[v] += input * (f.fp ? q : affine_value(scale[v], q, bias[v]));
         }
+        KEEP_ORDER;
       }
     }
     return;
   }
-  UNROLL for (int j = 0; j < 32; j++)
+  UNROLL for (int j = 0; j < f.unit; j++)
   {
     vf input = v_set(x[j]);
     UNROLL for (int v = 0; v < nv; v++) acc[v] +=
-        input * v_fma(scale[v], code_value(bits, false, packed[v] + from, j), bias[v]);
-    __asm__ volatile("" ::: "memory"); /* keeps the loads of later codes from moving up, and registers from spilling */
+        input * affine_value(scale[v], code_value(f.bits, false, packed[v] + from, j), bias[v]);
+    KEEP_ORDER;
   }
 }
 
 /* Codes [k0, k0 + count). `ahead` walks the bytes of the next tile. */
-INLINE void decode_panel(const int bits, const int nv, const ops_weight *w, const tile_rows *rows, int64_t k0,
+INLINE void decode_panel(const code_format f, const int nv, const ops_weight *w, const tile_rows *rows, int64_t k0,
                          int count, const float *x, const float *s, const float *b, const uint8_t **ahead, vf *sums)
 {
-  enum { UNIT = 32 };
-  const int units = TILE_WORDS / bits;
+  const int unit_words = f.unit * f.bits / 32, units = TILE_WORDS / unit_words;
   vu packed[MOST_VECTORS][TILE_WORDS];
-  vf acc[MOST_VECTORS], scale[MOST_VECTORS], bias[MOST_VECTORS];
+  vf acc[MOST_VECTORS], scale[MOST_VECTORS], bias[MOST_VECTORS], part[MOST_VECTORS];
   UNROLL for (int v = 0; v < nv; v++) acc[v] = sums[v];
-  for (int k = 0; k < count; k += units * UNIT) {
+  for (int k = 0; k < count; k += units * f.unit) {
     for (int v = 0; v < nv; v++)
-      load_tile_words(rows->data + v * VW, (k0 + k) * bits / 8, (count - k) * bits / 8, packed[v]);
-    int bytes = nv * VW * units * bits * 4;
+      load_tile_words(rows->data + v * VW, (k0 + k) * f.bits / 8, (count - k) * f.bits / 8, packed[v]);
+    int bytes = nv * VW * units * unit_words * 4;
     for (int i = 0; i < bytes; i += 64)
       __builtin_prefetch(*ahead + i, 0, 2);
     *ahead += bytes;
-    for (int u = 0; u < units && k + u * UNIT < count; u++) {
-      int g = (k + u * UNIT) / w->group * nv * VW;
+    for (int u = 0; u < units && k + u * f.unit < count; u++) {
+      int g = (k + u * f.unit) / w->group * nv * VW;
       UNROLL for (int v = 0; v < nv; v++)
       {
         scale[v] = v_load(s + g + v * VW);
-        bias[v] = v_load(b + g + v * VW);
+        bias[v] = f.fp ? v_set(0) : v_load(b + g + v * VW);
+        part[v] = v_set(0);
       }
-      decode_unit(bits, nv, packed, u * bits, x + k + u * UNIT, scale, bias, acc);
+      decode_unit(f, nv, packed, u * unit_words, x + k + u * f.unit, scale, bias, f.fp ? part : acc);
+      UNROLL for (int v = 0; v < nv; v++) acc[v] = f.fp ? acc[v] + scale[v] * part[v] : acc[v];
     }
   }
   UNROLL for (int v = 0; v < nv; v++) sums[v] = acc[v];
 }
 
-/* Outputs [n0, n0 + nv * VW) of matrix i for one token. Scales that forbid a fused multiply-add send the tile the other
- * way. */
-INLINE void decode(const int bits, const int nv, const linear_job *job, int i, int64_t n0)
+/* Outputs [n0, n0 + nv * VW) of matrix i for one token. Affine scales that forbid a fused multiply-add send the tile
+ * the other way. */
+INLINE void decode(const code_format f, const int nv, const linear_job *job, int i, int64_t n0)
 {
   const ops_weight *w = job->a->w[i];
   float s[PANEL_GROUPS * MOST_ROWS], b[PANEL_GROUPS * MOST_ROWS], out[MOST_ROWS];
@@ -243,40 +254,99 @@ INLINE void decode(const int bits, const int nv, const linear_job *job, int i, i
   for (int64_t g = 0; g < groups; g += PANEL_GROUPS) {
     int some = groups - g < PANEL_GROUPS ? (int)(groups - g) : PANEL_GROUPS;
     int64_t k0 = g * w->group;
-    if (!widen_scales(w, rows.scales, g, some, nv, s)) {
+    bool small = widen_scales(w, rows.scales, g, some, nv, s);
+    if (!f.fp && !small) {
       by_tile(job, i, n0, nv);
       return;
     }
-    widen_scales(w, rows.biases, g, some, nv, b);
-    decode_panel(bits, nv, w, &rows, k0, some * w->group, job->a->x + k0, s, b, &ahead, sums);
+    if (!f.fp)
+      widen_scales(w, rows.biases, g, some, nv, b);
+    decode_panel(f, nv, w, &rows, k0, some * w->group, job->a->x + k0, s, b, &ahead, sums);
   }
   UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, sums[v]);
   finish(job, i, 0, 1, n0, nv, out);
 }
 
+/* ---- one token, dense halves ---- */
+
+INLINE void decode_dense(const ops_dtype stored, const int nv, const linear_job *job, int i, int64_t n0)
+{
+  enum { CHUNK = 2 * VW };
+  const ops_weight *w = job->a->w[i];
+  const float *x = job->a->x;
+  float out[MOST_ROWS];
+  vf acc[MOST_VECTORS];
+  vu packed[MOST_VECTORS][VW];
+  UNROLL for (int v = 0; v < nv; v++) acc[v] = v_set(0);
+  tile_rows rows;
+  find_rows(w, n0, nv * VW, &rows);
+  const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
+  for (int64_t k = 0; k < w->k; k += CHUNK) {
+    int n = w->k - k < CHUNK ? (int)(w->k - k) : CHUNK;
+    for (int v = 0; v < nv; v++)
+      load_words(rows.data + v * VW, k * 2, n * 2, packed[v]);
+    for (int r = 0; r < nv * VW; r++)
+      __builtin_prefetch(ahead + r * 4 * VW, 0, 2);
+    ahead += nv * VW * 4 * VW;
+    for (int j = 0; j < n; j += 2) {
+      vf low = v_set(x[k + j]), high = v_set(j + 1 < n ? x[k + j + 1] : 0);
+      UNROLL for (int v = 0; v < nv; v++) acc[v] += low * widen_half(stored, packed[v][j / 2], 0);
+      if (j + 1 == n)
+        break;
+      UNROLL for (int v = 0; v < nv; v++) acc[v] += high * widen_half(stored, packed[v][j / 2], 1);
+    }
+  }
+  UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, acc[v]);
+  finish(job, i, 0, 1, n0, nv, out);
+}
+
+/* ---- the kernels for one token ---- */
+
 typedef void tile_fn(const linear_job *job, int i, int64_t n0);
 
-#define DECODE(bits, nv)                                                                                               \
-  static void decode_##bits##_##nv(const linear_job *job, int i, int64_t n0)                                           \
+#define KERNEL(name, nv, call)                                                                                         \
+  static void decode_##name##_##nv(const linear_job *job, int i, int64_t n0)                                           \
   {                                                                                                                    \
-    decode(bits, nv, job, i, n0);                                                                                      \
+    call;                                                                                                              \
   }
-#define DECODES(bits) DECODE(bits, 1) DECODE(bits, 2) DECODE(bits, 4)
-DECODES(2)
-DECODES(3)
-DECODES(4)
-DECODES(5)
-DECODES(6)
-DECODES(8)
+#define CODES(name, bits, unit, fp)                                                                                    \
+  KERNEL(name, 1, decode(((code_format){bits, unit, fp}), 1, job, i, n0))                                              \
+  KERNEL(name, 2, decode(((code_format){bits, unit, fp}), 2, job, i, n0))                                              \
+  KERNEL(name, 4, decode(((code_format){bits, unit, fp}), 4, job, i, n0))
+#define HALVES(name, stored)                                                                                           \
+  KERNEL(name, 1, decode_dense(stored, 1, job, i, n0))                                                                 \
+  KERNEL(name, 2, decode_dense(stored, 2, job, i, n0))                                                                 \
+  KERNEL(name, 4, decode_dense(stored, 4, job, i, n0))
+CODES(2, 2, 32, false)
+CODES(3, 3, 32, false)
+CODES(4, 4, 32, false)
+CODES(5, 5, 32, false)
+CODES(6, 6, 32, false)
+CODES(8, 8, 32, false)
+CODES(mxfp4, 4, 32, true)
+CODES(mxfp8, 8, 32, true)
+CODES(nvfp4, 4, 16, true)
+HALVES(bf16, DT_BF16)
+HALVES(f16, DT_F16)
 
-/* The kernel for one token, or NULL. */
+#define KERNELS(name)                                                                                                  \
+  {                                                                                                                    \
+    decode_##name##_1, decode_##name##_2, NULL, decode_##name##_4                                                      \
+  }
+
+/* The kernel for one token and nv vectors, or NULL: affine with float32 scales, and dense float32. */
 static tile_fn *decode_kernel(const ops_weight *w, int nv)
 {
-#define KERNELS(bits) [bits] = { decode_##bits##_1, decode_##bits##_2, NULL, decode_##bits##_4 }
-  static tile_fn *const kernels[9][MOST_VECTORS] = {KERNELS(2), KERNELS(3), KERNELS(4),
-                                                    KERNELS(5), KERNELS(6), KERNELS(8)};
-#undef KERNELS
-  return w->quant == Q_AFFINE && w->stored != DT_F32 ? kernels[w->bits][nv - 1] : NULL;
+  static tile_fn *const affine[9][MOST_VECTORS] = {
+      [2] = KERNELS(2), [3] = KERNELS(3), [4] = KERNELS(4), [5] = KERNELS(5), [6] = KERNELS(6), [8] = KERNELS(8)};
+  static tile_fn *const fp[][MOST_VECTORS] = {
+      [Q_MXFP4] = KERNELS(mxfp4), [Q_MXFP8] = KERNELS(mxfp8), [Q_NVFP4] = KERNELS(nvfp4)};
+  static tile_fn *const dense[][MOST_VECTORS] = {[DT_BF16] = KERNELS(bf16), [DT_F16] = KERNELS(f16)};
+  if (w->quant > Q_AFFINE)
+    return fp[w->quant][nv - 1];
+  if (w->stored == DT_F32)
+    return NULL;
+  return w->quant == Q_NONE ? dense[w->stored][nv - 1] : affine[w->bits][nv - 1];
 }
 
 /* ---- sharing ---- */
