@@ -1,8 +1,7 @@
 /* map.c - mapping, and the SIGBUS guard.
  *
  * The guard needs a table that a signal handler can read, so it is the one piece of process-wide state in the library:
- * a fixed array of ranges, written with atomics, read by the handler without locks. A full table leaves further
- * mappings unguarded (they work; a shrinking file then kills the process, as it would without the guard).
+ * a fixed array of ranges, written with atomics, read by the handler without locks. A full table refuses mappings.
  */
 #include "base/map.h"
 
@@ -111,30 +110,36 @@ tern_status map_open(const char *path, map *out, tern_error *err)
   int fd;
   size_t size;
   TRY(open_regular(path, &fd, &size, err));
-  void *data = NULL;
-  if (size) {
-    data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-      tern_status status = err_errno(err, path, "map");
-      close(fd);
-      return status;
-    }
+  *out = (map){.size = size, .slot = -1, .fd = -1};
+  if (!size) {
+    close(fd);
+    return TERN_OK;
   }
-  close(fd);
-  *out = (map){.data = data, .size = size, .slot = -1};
-  if (size) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    out->slot = guard_claim((uintptr_t)data, (uintptr_t)data + (size + page - 1) / page * page);
+  void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) {
+    tern_status status = err_errno(err, path, "map");
+    close(fd);
+    return status;
   }
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  int slot = guard_claim((uintptr_t)data, (uintptr_t)data + (size + page - 1) / page * page);
+  if (slot < 0) {
+    munmap(data, size);
+    close(fd);
+    return err_set(err, TERN_E_LIMIT, "%s: cannot map: %d files are mapped already", path, GUARD_SLOTS);
+  }
+  *out = (map){.data = data, .size = size, .slot = slot, .fd = fd};
   return TERN_OK;
 }
 
 void map_close(map *m)
 {
-  guard_release(m->slot);
-  if (m->data)
+  if (m->data) {
+    guard_release(m->slot);
     munmap((void *)(uintptr_t)m->data, m->size);
-  *m = (map){.slot = -1};
+    close(m->fd);
+  }
+  *m = (map){.slot = -1, .fd = -1};
 }
 
 void map_forget(const map *m, const uint8_t *data, size_t size)
@@ -147,7 +152,8 @@ void map_forget(const map *m, const uint8_t *data, size_t size)
 
 bool map_broken(const map *m)
 {
-  return m->slot >= 0 && atomic_load(&guard[m->slot].broken);
+  struct stat st;
+  return m->data && (atomic_load(&guard[m->slot].broken) || fstat(m->fd, &st) || (size_t)st.st_size < m->size);
 }
 
 tern_status file_read(const char *path, size_t limit, char **data, size_t *size, tern_error *err)

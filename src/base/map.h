@@ -14,10 +14,12 @@
 typedef struct map {
   const uint8_t *data; /* NULL for an empty file */
   size_t size;
-  int slot; /* in the guard's table; -1: not guarded */
+  int slot; /* in the guard's table; -1: nothing mapped */
+  int fd;   /* kept open to see the file shrink within its last page, which no fault tells; -1: nothing mapped */
 } map;
 
-/* Maps PATH, a regular file. Errors: not found, not a regular file, no memory. */
+/* Maps PATH, a regular file. Errors: not found, not a regular file, no memory; TERN_E_LIMIT where the guard's table of
+ * 1024 mappings is full. */
 tern_status map_open(const char *path, map *out, tern_error *err);
 void map_close(map *m); /* idempotent */
 /* Lets go of the memory under `size` bytes at `data` (in the mapping) until they are read again, so that a pass over a

@@ -30,6 +30,7 @@ typedef struct table {
   block **blocks; /* [size]; NULL: nothing there */
   void **data;    /* [size]: blocks[i]->data, as the ops want it */
   size_t size;
+  size_t first;   /* of a ring: entries below it, beyond the kept head, are empty */
   size_t promise; /* blocks that this sequence may still take */
 } table;
 
@@ -232,26 +233,36 @@ static size_t held_alone(const table *t, size_t begin)
   return n;
 }
 
+static void drop_promises(kv_seq *seq)
+{
+  for (int i = 0; i < seq->store->n_lanes; i++)
+    set_promise(&seq->store->lanes[i], &seq->tables[i], 0);
+}
+
+static tern_status reserve_lane(kv_seq *seq, int i, int64_t from, int64_t to, int piece, tern_error *err)
+{
+  lane *l = &seq->store->lanes[i];
+  table *t = &seq->tables[i];
+  if (!widen(seq, i, blocks_for(to)))
+    return err_nomem(err, "key/value tables");
+  /* A KV slot needs what [from, to) spans beyond what it holds for itself; a ring recycles, so its whole need less what
+   * it holds for itself. */
+  size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
+  size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
+  size_t have = held_alone(t, first);
+  set_promise(l, t, need > have ? need - have : 0);
+  while (l->free_count < l->promised)
+    TRY(add_block(seq->store, l, err));
+  return TERN_OK;
+}
+
 tern_status kv_seq_reserve(kv_seq *seq, int64_t from, int64_t to, int piece, tern_error *err)
 {
-  kv_store *store = seq->store;
-  for (int i = 0; i < store->n_lanes; i++) {
-    lane *l = &store->lanes[i];
-    table *t = &seq->tables[i];
-    if (!widen(seq, i, blocks_for(to)))
-      return err_nomem(err, "key/value tables");
-    /* A KV slot needs what [from, to) spans beyond what it holds for itself; a ring recycles, so its whole need less
-     * what it holds for itself. */
-    size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
-    size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
-    size_t have = held_alone(t, first);
-    set_promise(l, t, need > have ? need - have : 0);
-    while (l->free_count < l->promised) {
-      tern_status status = add_block(store, l, err);
-      if (status != TERN_OK) {
-        set_promise(l, t, 0);
-        return status;
-      }
+  for (int i = 0; i < seq->store->n_lanes; i++) {
+    tern_status status = reserve_lane(seq, i, from, to, piece, err);
+    if (status != TERN_OK) {
+      drop_promises(seq);
+      return status;
     }
   }
   return TERN_OK;
@@ -286,8 +297,11 @@ tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *er
       /* The token at `first` sees positions from first + 1 - window on, besides the kept ones. */
       int64_t unseen = first + 1 - slot->window;
       if (unseen > 0) { /* what a ring frees, it may take again */
-        size_t freed = drop_range(seq, n, blocks_for(slot->keep), (size_t)(unseen / KV_BLOCK));
-        set_promise(&seq->store->lanes[n], &seq->tables[n], seq->tables[n].promise + freed);
+        table *t = &seq->tables[n];
+        size_t kept = blocks_for(slot->keep), end = (size_t)(unseen / KV_BLOCK);
+        size_t freed = drop_range(seq, n, t->first > kept ? t->first : kept, end);
+        set_promise(&seq->store->lanes[n], t, t->promise + freed);
+        t->first = end > t->first ? end : t->first;
       }
     }
     size_t begin = (size_t)(first / KV_BLOCK), end = blocks_for(first + count);
@@ -307,8 +321,14 @@ const ops_kv_view *kv_seq_views(const kv_seq *seq)
 
 void kv_seq_truncate(kv_seq *seq, int64_t length)
 {
-  for (int i = 0; i < seq->store->n_lanes; i++)
-    drop_range(seq, i, blocks_for(length), seq->tables[i].size);
+  for (int i = 0; i < seq->store->n_lanes; i++) {
+    lane *l = &seq->store->lanes[i];
+    table *t = &seq->tables[i];
+    size_t freed = drop_range(seq, i, blocks_for(length), t->size);
+    set_promise(l, t, t->promise + freed); /* what it had reserved, it may take again */
+    if (t->first > blocks_for(length))
+      t->first = 0;
+  }
 }
 
 bool kv_seq_can_resume(const kv_seq *seq, int64_t length)
@@ -343,6 +363,7 @@ tern_status kv_seq_clone(kv_seq *to, const kv_seq *from, tern_error *err)
         source->blocks[i]->references++;
       put(&to->tables[n], i, source->blocks[i]);
     }
+    to->tables[n].first = source->first;
   }
   return TERN_OK;
 }

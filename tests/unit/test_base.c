@@ -170,6 +170,25 @@ static void a_shrinking_file_is_an_error(void **state)
   unlink(path);
 }
 
+static void shrinking_within_a_page_is_seen_too(void **state)
+{
+  (void)state;
+  char path[] = "/tmp/tern_map_XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  assert_int_equal(ftruncate(fd, 100), 0);
+  map m;
+  assert_int_equal(map_open(path, &m, NULL), TERN_OK);
+  assert_int_equal(ftruncate(fd, 200), 0); /* growing does no harm */
+  assert_false(map_broken(&m));
+  assert_int_equal(ftruncate(fd, 99), 0);
+  assert_true(map_broken(&m));
+  map_close(&m);
+  map_close(&m);
+  close(fd);
+  unlink(path);
+}
+
 typedef struct tally {
   atomic_long sum;
   size_t n;
@@ -215,6 +234,7 @@ int main(void)
       cmocka_unit_test(strmap_keeps_its_entries),
       cmocka_unit_test(buffers_fail_once_and_for_all),
       cmocka_unit_test(a_shrinking_file_is_an_error),
+      cmocka_unit_test(shrinking_within_a_page_is_seen_too),
       cmocka_unit_test(pools_cover_all_items),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

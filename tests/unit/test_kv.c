@@ -146,6 +146,20 @@ static void truncated_blocks_come_back(void **state)
   assert_true(bytes <= kv_store_estimate(store, 640, 50));
 }
 
+/* Verification: write ahead, take it back, again and again within one reserve. */
+static void scratch_positions_come_back(void **state)
+{
+  (void)state;
+  reserve(one, 0, 400);
+  for (int64_t p = 0; p < 250; p += 50)
+    write_positions(one, p, 50, 0);
+  for (int round = 0; round < 50; round++) {
+    write_positions(one, 250, 40, (float)round);
+    kv_seq_truncate(one, 250);
+    assert_true(value_at(one, 0, 249) == 249);
+  }
+}
+
 static void failing_allocations_leave_the_sequence(void **state)
 {
   (void)state;
@@ -220,6 +234,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(clones_share_until_one_writes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(promises_are_kept_apart, set_up, tear_down),
       cmocka_unit_test_setup_teardown(truncated_blocks_come_back, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(scratch_positions_come_back, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failing_allocations_leave_the_sequence, set_up, tear_down),
       cmocka_unit_test(steps_see_keys_in_ring_order),
   };
