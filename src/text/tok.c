@@ -34,6 +34,16 @@ static tern_status read_file(tok *t, bool json, tern_error *err)
   return status;
 }
 
+/* What follows once the tokenizer's own file is read. `dir` may be NULL: no files beside it. */
+static tern_status complete(tok *t, const char *dir, tern_error *err)
+{
+  TRY(tok_read_config(t, dir, err));
+  TRY(added_build(t, err));
+  for (int r = 0; r < TOK_ROLES; r++)
+    t->role_id[r] = t->role_text[r] ? tok_id(t, t->role_text[r], strlen(t->role_text[r])) : -1;
+  return TERN_OK;
+}
+
 static tern_status open_files(tok *t, const char *dir, tern_error *err)
 {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
@@ -49,24 +59,37 @@ static tern_status open_files(tok *t, const char *dir, tern_error *err)
     TRY(read_file(t, i == 0, err));
     break;
   }
-  TRY(tok_read_config(t, dir, err));
-  TRY(added_build(t, err));
-  for (int r = 0; r < TOK_ROLES; r++)
-    t->role_id[r] = t->role_text[r] ? tok_id(t, t->role_text[r], strlen(t->role_text[r])) : -1;
-  return TERN_OK;
+  return complete(t, dir, err);
 }
 
-tern_status tok_open(const char *dir, tok **out, tern_error *err)
+static tern_status open_bytes(tok *t, bool json, const char *data, size_t n, tern_error *err)
 {
-  tok *t = mem_zalloc(sizeof *t);
-  if (!t)
-    return err_nomem(err, "tokenizer");
-  tern_status status = open_files(t, dir, err);
+  t->file = mem_strdup(json ? "tokenizer.json" : "tokenizer.model");
+  if (!t->file)
+    return err_nomem(err, "path");
+  TRY(json ? tok_read_json(t, data, n, err) : tok_read_spm(t, data, n, err));
+  return complete(t, NULL, err);
+}
+
+static tern_status hand_out(tok *t, tern_status status, tok **out)
+{
   if (status == TERN_OK)
     *out = t;
   else
     tok_close(t);
   return status;
+}
+
+tern_status tok_open(const char *dir, tok **out, tern_error *err)
+{
+  tok *t = mem_zalloc(sizeof *t);
+  return t ? hand_out(t, open_files(t, dir, err), out) : err_nomem(err, "tokenizer");
+}
+
+tern_status tok_open_bytes(bool json, const char *data, size_t n, tok **out, tern_error *err)
+{
+  tok *t = mem_zalloc(sizeof *t);
+  return t ? hand_out(t, open_bytes(t, json, data, n, err), out) : err_nomem(err, "tokenizer");
 }
 
 void tok_close(tok *t)

@@ -17,6 +17,8 @@ enum { LARGEST = 64 << 20 }; /* bytes of a configuration file */
 static tern_status read_tree(tok *t, const char *dir, const char *name, const jt **out, tern_error *err)
 {
   *out = NULL;
+  if (!dir)
+    return TERN_OK;
   buf path = {0};
   buf_addf(&path, "%s/%s", dir, name);
   if (path.failed) {

@@ -291,6 +291,8 @@ tern_status norm_read(tok *t, const jt *value, tern_error *err);
 tern_status pretok_read(tok *t, const jt *value, tern_error *err);
 tern_status post_read(tok *t, const jt *value, tern_error *err);
 tern_status decode_read(tok *t, const jt *value, tern_error *err);
+/* Opens a tokenizer from the bytes of a tokenizer.json or (not json) tokenizer.model, with no files beside it. */
+tern_status tok_open_bytes(bool json, const char *data, size_t n, tok **out, tern_error *err);
 /* Roles and added tokens from the files beside the tokenizer. */
 tern_status tok_read_config(tok *t, const char *dir, tern_error *err);
 
