@@ -37,8 +37,12 @@ struct detok {
 
 /* ---- output ---------------------------------------------------------------------------------------------------- */
 
+enum { MOST = 16 << 20 }; /* bytes from one token: only steps that blow up the text come near it */
+
 static bool put(stage *g, const char *s, size_t n)
 {
+  if (n > MOST || g->used > MOST - n)
+    return false;
   if (g->used + n > g->capacity && !mem_grow(&g->work, &g->capacity, g->used + n, 1))
     return false;
   memcpy(g->work + g->used, s, n);

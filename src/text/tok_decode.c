@@ -253,8 +253,7 @@ static bool wordpiece(const decode_step *step, pieces *p)
       s.n -= step->text.n;
     } else if (i)
       out[n++] = ' ';
-    memcpy(out + n, s.s, s.n);
-    n += s.n;
+    n = (size_t)((char *)mempcpy(out + n, s.s, s.n) - out);
     p->items[i] = (tok_span){out, step->cleanup ? decode_cleanup(out, n) : n};
   }
   return true;
@@ -347,10 +346,22 @@ static tern_status apply(const decode_step *step, pieces *p, tern_error *err)
   return ok ? TERN_OK : err_nomem(err, "text");
 }
 
+static size_t total_length(const pieces *p)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < p->count; i++)
+    n += p->items[i].n;
+  return n;
+}
+
 static tern_status run(const tok *t, pieces *p, buf *out, tern_error *err)
 {
-  for (size_t i = 0; i < t->n_decode; i++)
+  size_t most = tok_most_text(total_length(p));
+  for (size_t i = 0; i < t->n_decode; i++) {
     TRY(apply(&t->decode[i], p, err));
+    if (t->decode[i].kind == DECODE_REPLACE && total_length(p) > most)
+      return err_set(err, TERN_E_LIMIT, "tokenizer: the decoder blows up this text");
+  }
   for (size_t i = 0; i < p->count; i++) {
     if (i && !t->has_decoder)
       buf_addc(out, ' ');

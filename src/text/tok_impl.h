@@ -22,6 +22,14 @@ typedef struct tok_span {
   size_t n;
 } tok_span;
 
+/* What n bytes may grow to on their way: far more than any real tokenizer makes of them, far less than a list of steps
+ * that each double the text would. */
+static inline size_t tok_most_text(size_t n)
+{
+  size_t most;
+  return __builtin_mul_overflow(n, 64u, &most) || __builtin_add_overflow(most, 1u << 20, &most) ? SIZE_MAX : most;
+}
+
 /* ---- normalizer ------------------------------------------------------------------------------------------------ */
 
 typedef enum norm_kind {
@@ -251,7 +259,10 @@ struct tok {
   arena arena;
   char *file; /* path, for error lines */
   model_kind model;
-  tok_vocab vocab; /* the model's pieces, and those of added tokens beyond them */
+  bool byte_level_words; /* words reach the model as raw bytes that stand for byte-level characters */
+  bool has_decoder;      /* without one, pieces are joined by spaces */
+  bool is_spm;           /* read from a SentencePiece model */
+  tok_vocab vocab;       /* the model's pieces, and those of added tokens beyond them */
   bpe_model bpe;
   unigram_model unigram;
   wordpiece_model wordpiece;
@@ -259,12 +270,10 @@ struct tok {
   size_t n_norm;
   pretok_step *pretok;
   size_t n_pretok;
-  bool byte_level_words; /* words reach the model as raw bytes that stand for byte-level characters */
   post_step *post;
   size_t n_post;
   decode_step *decode;
   size_t n_decode;
-  bool has_decoder;
   added_token *added;
   size_t n_added;
   strmap added_ids; /* content -> index in added */
@@ -272,7 +281,6 @@ struct tok {
   uint8_t *flags;        /* [vocab.size] TOKEN_* */
   size_t longest_shown;  /* bytes of the longest string that decoding can meet */
   tok_pattern *patterns; /* all of them, to be freed */
-  bool is_spm;           /* read from a SentencePiece model */
   const char *spm_roles[TOK_ROLES];
   const char *role_text[TOK_ROLES];
   int32_t role_id[TOK_ROLES];

@@ -168,6 +168,7 @@ static tern_status apply_one(const norm_step *step, const tok_text *in, bool at_
 tern_status norm_apply(const norm_step *steps, size_t n_steps, tok_text *text, bool at_start, buf *a, buf *b,
                        tern_error *err)
 {
+  size_t most = tok_most_text(text->n);
   for (size_t i = 0; i < n_steps && text->n; i++) {
     if (steps[i].kind == NORM_STRIP) {
       strip(&steps[i], text);
@@ -181,6 +182,8 @@ tern_status norm_apply(const norm_step *steps, size_t n_steps, tok_text *text, b
     TRY(apply_one(&steps[i], text, at_start, out, &origin, err));
     if (out->failed)
       return err_nomem(err, "text");
+    if (out->length > most)
+      return err_set(err, TERN_E_LIMIT, "tokenizer: the normalizer blows up this text: %zu bytes", out->length);
     *text = (tok_text){out->data ? out->data : "", out->length, origin};
   }
   return TERN_OK;

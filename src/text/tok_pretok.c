@@ -347,8 +347,17 @@ static tern_status apply_word(const tok *t, const pretok_step *step, pattern_cur
   return c->failed ? err_nomem(err, "text") : TERN_OK;
 }
 
+static size_t total_length(const pretok_words *words)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < words->count; i++)
+    n += words->items[i].n;
+  return n;
+}
+
 tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare, arena *texts, tern_error *err)
 {
+  size_t most = tok_most_text(total_length(words));
   for (size_t k = 0; k < t->n_pretok; k++) {
     const pretok_step *step = &t->pretok[k];
     pattern_cursor cursor = {0};
@@ -360,6 +369,9 @@ tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare,
     }
     pattern_finish(&cursor);
     TRY(status);
+    bool grows = step->kind == PRETOK_BYTE_LEVEL || step->kind == PRETOK_METASPACE;
+    if (grows && k + 1 < t->n_pretok && total_length(spare) > most)
+      return err_set(err, TERN_E_LIMIT, "tokenizer: the pre_tokenizer blows up this text");
     pretok_words swap = *words;
     *words = *spare;
     *spare = swap;

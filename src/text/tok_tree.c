@@ -36,7 +36,7 @@ bool jt_key(jt_builder *b, const char *s, size_t n)
 
 bool jt_open(jt_builder *b, jt_kind kind)
 {
-  if (b->depth == sizeof b->stack / sizeof *b->stack) {
+  if (b->depth == JT_MAX_DEPTH) {
     b->too_deep = true;
     return false;
   }

@@ -20,11 +20,13 @@ typedef struct jt {
   struct jt *first, *last, *next;
 } jt;
 
+enum { JT_MAX_DEPTH = 64 };
+
 /* Builds a tree from parser events. Starts zeroed but for `memory`. A step returns false when memory is out or the
- * nesting is deeper than 64. `root` is set when `depth` is back at 0. */
+ * nesting is too deep. `root` is set when `depth` is back at 0. */
 typedef struct jt_builder {
   arena *memory;
-  jt *stack[64];
+  jt *stack[JT_MAX_DEPTH];
   size_t depth;
   jt *root;
   const char *key;

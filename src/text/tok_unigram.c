@@ -171,12 +171,11 @@ static bool push_piece(const tok *t, const char *s, size_t n, tok_ids *out)
 tern_status unigram_word(const tok *t, tok_scratch *scratch, const char *s, size_t n, tok_ids *out, tern_error *err)
 {
   const unigram_model *m = &t->unigram;
-  path *best = scratch->nodes;
   if (n >= UINT32_MAX)
     return err_set(err, TERN_E_LIMIT, "text: a word of more than 4 GiB");
-  if (!mem_grow(&scratch->nodes, &scratch->nodes_capacity, n + 1, sizeof *best))
+  if (!mem_grow(&scratch->nodes, &scratch->nodes_capacity, n + 1, sizeof(path)))
     return err_nomem(err, "text");
-  best = scratch->nodes;
+  path *best = scratch->nodes;
   if (!find_paths(m, s, n, best))
     return err_set(err, TERN_E_FORMAT, "%s: model.unk_id: missing, but the text has an unknown character", t->file);
   /* Turn the chain around: next[at] is where the piece that begins at `at` ends. */
