@@ -72,7 +72,7 @@ typedef struct tern_model_options {
   tern_numerics numerics; /* TERN_EXACT: float32, bits equal the reference's after set_dtype(float32) */
   tern_backend backend;   /* AUTO: cpu for exact, ref for native */
   int threads;            /* 0: one per available core */
-  int prefill_step;       /* upper bound of tokens in one piece of a prompt; 0: 2048. Changes no bits. */
+  int prefill_step;       /* upper bound of tokens in one piece of a prompt; 0: what fits. Changes no bits. */
   int max_kv_size;        /* > 0: models without windows of their own keep only so many keys (the first 4 pinned) */
   bool mlock;             /* lock the mapped weights in memory */
   const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avx512": no higher than that */

@@ -239,18 +239,36 @@ static void drop_promises(kv_seq *seq)
     set_promise(&seq->store->lanes[i], &seq->tables[i], 0);
 }
 
+/* Blocks that the sequence must be able to take for positions [from, to). A KV slot needs what they span beyond what it
+ * holds for itself; a ring recycles, so its whole need less what it holds for itself. */
+static size_t still_needed(const lane *l, const table *t, int64_t from, int64_t to, int piece)
+{
+  size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
+  size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
+  size_t have = held_alone(t, first);
+  return need > have ? need - have : 0;
+}
+
+size_t kv_seq_shortage(const kv_seq *seq, int64_t from, int64_t to, int piece)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < seq->store->n_lanes; i++) {
+    const lane *l = &seq->store->lanes[i];
+    const table *t = &seq->tables[i];
+    size_t promised = l->promised - t->promise + still_needed(l, t, from, to, piece);
+    if (promised > l->free_count)
+      bytes += (promised - l->free_count) * l->block_bytes;
+  }
+  return bytes;
+}
+
 static tern_status reserve_lane(kv_seq *seq, int i, int64_t from, int64_t to, int piece, tern_error *err)
 {
   lane *l = &seq->store->lanes[i];
   table *t = &seq->tables[i];
   if (!widen(seq, i, blocks_for(to)))
     return err_nomem(err, "key/value tables");
-  /* A KV slot needs what [from, to) spans beyond what it holds for itself; a ring recycles, so its whole need less what
-   * it holds for itself. */
-  size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
-  size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
-  size_t have = held_alone(t, first);
-  set_promise(l, t, need > have ? need - have : 0);
+  set_promise(l, t, still_needed(l, t, from, to, piece));
   while (l->free_count < l->promised)
     TRY(add_block(seq->store, l, err));
   return TERN_OK;

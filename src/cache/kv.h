@@ -45,6 +45,8 @@ void kv_seq_close(kv_seq *seq); /* NULL is fine */
 /* Makes sure that positions [from, to), written in steps of up to `piece` tokens, find their blocks: the free lists
  * then hold what will be needed, promised to this sequence alone until its next reserve or its close. Fails with
  * TERN_E_NOMEM; the sequence keeps what it holds and has no promise. */
+/* (kv_seq_shortage: the bytes that this would ask of the system.) */
+size_t kv_seq_shortage(const kv_seq *seq, int64_t from, int64_t to, int piece);
 tern_status kv_seq_reserve(kv_seq *seq, int64_t from, int64_t to, int piece, tern_error *err);
 /* Before a step that writes positions [first, first + count): gives each a block of its own and lets go of blocks that
  * no token from `first` on can see. Takes blocks from the free lists only; TERN_E_INTERNAL if they were not reserved.

@@ -128,7 +128,7 @@ static tern_status run(answer *a, const int32_t *ids, size_t n, size_t max_token
   result->prompt_seconds = prompt_end - start;
   for (;;) {
     TRY(accept(a, max_tokens));
-    if (a->stops.text.failed)
+    if (a->stops.text.failed || a->spacing.text.failed)
       return err_nomem(a->err, "answer");
     if (a->finish)
       break;
@@ -145,18 +145,18 @@ static sample_type logits_type(const model *m)
   return types[model_logits_dtype(m)];
 }
 
-/* How many tokens may come: what was asked for, or all that fits. */
+/* How many tokens may come: what was asked for, or all that fits. Refuses what does not, before anything is allocated.
+ */
 static tern_status admit(const tern_session *s, const tern_generate_options *o, size_t n, size_t *max_tokens,
                          tern_error *err)
 {
-  int context = session_context(s->timeline);
-  if (o->max_tokens >= 0) {
-    *max_tokens = o->max_tokens ? (size_t)o->max_tokens : DEFAULT_MAX_TOKENS;
-  } else {
-    if (n > (size_t)context)
-      return err_set(err, TERN_E_LIMIT, "context: a prompt of %zu tokens does not fit the %d positions", n, context);
-    *max_tokens = (size_t)context - n + 1;
-  }
+  size_t context = (size_t)session_context(s->timeline);
+  size_t asked = o->max_tokens > 0 ? (size_t)o->max_tokens : o->max_tokens < 0 ? 1 : DEFAULT_MAX_TOKENS;
+  if (n + asked - 1 > context)
+    return err_set(err, TERN_E_LIMIT,
+                   "context: a prompt of %zu tokens and %zu to come need %zu positions, but there are %zu", n,
+                   asked - 1, n + asked - 1, context);
+  *max_tokens = o->max_tokens < 0 ? context - n + 1 : asked;
   return TERN_OK;
 }
 
@@ -196,6 +196,7 @@ tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const t
   static const tern_generate_options defaults = {0};
   answer a = {.session = s, .options = opt ? opt : &defaults, .err = err};
   *result = (tern_result){0};
+  session_uncancel(s->timeline); /* a cancel that came too late for the last answer is not meant for this one */
   if (n == 0)
     return err_set(err, TERN_E_USAGE, "prompt: it has no tokens");
   size_t max_tokens = 0;
@@ -216,7 +217,6 @@ tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const t
   mem_free(a.history);
   if (status != TERN_OK)
     *result = (tern_result){0};
-  session_uncancel(s->timeline);
   return status;
 }
 

@@ -211,8 +211,9 @@ tern_status session_sync(session *s, const session_request *r, const session_sin
                          tern_error *err)
 {
   TRY(check_request(s, r, err));
-  int piece = r->piece > 0 && r->piece < s->m->plan.max_tokens ? r->piece : s->m->plan.max_tokens;
-  int64_t split = split_of(r, r->piece > 0 ? r->piece : MLX_PIECE);
+  int asked = r->piece > 0 ? r->piece : s->m->prefill_step;
+  int piece = asked > 0 && asked < s->m->plan.max_tokens ? asked : s->m->plan.max_tokens;
+  int64_t split = split_of(r, asked > 0 ? asked : MLX_PIECE);
   int64_t limit = r->limit > (int64_t)r->n ? r->limit : (int64_t)r->n;
   if (!mem_grow(&s->ids, &s->capacity, (size_t)limit, sizeof *s->ids))
     return err_nomem(err, "token list");

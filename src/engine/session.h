@@ -40,7 +40,8 @@ typedef struct session_request {
 /* context 0: the model's own, or 1 << 20 where it declares none. */
 tern_status session_open(model *m, int context, session **out, tern_error *err);
 void session_close(session *s); /* NULL is fine */
-/* Async-signal-safe; the running call returns TERN_E_CANCELLED after at most one forward. */
+/* Async-signal-safe; the running call returns TERN_E_CANCELLED after at most one forward, and so do later ones until
+ * session_uncancel. */
 void session_cancel(session *s);
 void session_uncancel(session *s);
 

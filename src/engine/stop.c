@@ -7,10 +7,8 @@ tern_status stop_open(stop_scan *s, const char *const *stops, size_t n_stops, te
 {
   *s = (stop_scan){.stops = stops, .n_stops = n_stops};
   for (size_t i = 0; i < n_stops; i++) {
-    size_t n = strlen(stops[i]);
-    if (n == 0)
+    if (!*stops[i])
       return err_set(err, TERN_E_USAGE, "stop: an empty stop string would end every answer");
-    s->longest = n > s->longest ? n : s->longest;
   }
   return TERN_OK;
 }

@@ -11,7 +11,7 @@
 
 typedef struct stop_scan {
   const char *const *stops; /* not owned, none empty */
-  size_t n_stops, longest;
+  size_t n_stops;
   buf text;    /* everything so far; after a stop, what precedes it */
   size_t sent; /* bytes of `text` that were given out */
 } stop_scan;

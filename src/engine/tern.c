@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "engine/engine.h"
 
 void tern_free(void *p)
@@ -113,12 +114,31 @@ tern_status tern_detokenize(const tern_model *m, const int32_t *ids, size_t n, b
   return tok_decode(m->tok, ids, n, skip_special, text, NULL, err);
 }
 
-static json_t *request_of(const tern_message *messages, size_t n)
+static tern_status check_messages(const tern_message *messages, size_t n, tern_error *err)
+{
+  for (size_t i = 0; i < n; i++) {
+    const char *role = messages[i].role, *content = messages[i].content;
+    if (!role || !utf8_valid(role, strlen(role), NULL))
+      return err_set(err, TERN_E_USAGE, "messages[%zu]: role: must be UTF-8 text", i);
+    if (!content || !utf8_valid(content, strlen(content), NULL))
+      return err_set(err, TERN_E_USAGE, "messages[%zu]: content: must be UTF-8 text", i);
+  }
+  return TERN_OK;
+}
+
+/* NULL: no memory. */
+static char *request_of(const tern_message *messages, size_t n)
 {
   json_t *list = json_array();
-  for (size_t i = 0; list && i < n; i++)
-    json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
-  return json_pack("{s:o, s:b}", "messages", list, "add_generation_prompt", 1);
+  bool whole = list != NULL;
+  for (size_t i = 0; whole && i < n; i++)
+    whole =
+        !json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
+  json_t *request = json_pack("{s:O, s:b}", "messages", list, "add_generation_prompt", 1);
+  char *json = whole && request ? json_dumps(request, JSON_COMPACT) : NULL;
+  json_decref(request);
+  json_decref(list);
+  return json;
 }
 
 tern_status tern_chat(const tern_model *m, const tern_message *messages, size_t n_messages, int32_t **ids, size_t *n,
@@ -126,12 +146,11 @@ tern_status tern_chat(const tern_model *m, const tern_message *messages, size_t 
 {
   if (!m->chat)
     return err_set(err, m->chat_error.status, "%s", m->chat_error.text);
-  json_t *request = request_of(messages, n_messages);
-  char *json = request ? json_dumps(request, JSON_COMPACT) : NULL, *prompt = NULL;
+  TRY(check_messages(messages, n_messages, err));
+  char *json = request_of(messages, n_messages), *prompt = NULL;
   size_t length = 0;
-  json_decref(request);
   if (!json)
-    return err_set(err, TERN_E_USAGE, "messages: role and content must be valid UTF-8");
+    return err_nomem(err, "messages");
   tern_status status = chat_render(m->chat, json, strlen(json), &prompt, &length, err);
   free(json);
   /* The template writes BOS itself, so the post-processor must not add another. */

@@ -5,7 +5,7 @@
  * output is what it would be alone.
  *
  * A row that asks for what the model's plan cannot do (a canvas, embeddings where no input takes them, index lists) is
- * refused by model_check_batch with TERN_E_UNSUPPORTED: nothing is ignored.
+ * refused by model_forward with TERN_E_UNSUPPORTED: nothing is ignored.
  */
 #ifndef TERN_MODEL_BATCH_H
 #define TERN_MODEL_BATCH_H
@@ -30,7 +30,7 @@ typedef struct batch_row {
   int64_t position; /* of the first token; positions are consecutive. Multi-axis rope will add [3, count] beside it */
   int64_t split;    /* prompt length - 1: see ops/visible.h */
   ops_row_kind kind;
-  batch_commit commit;
+  batch_commit commit; /* for the caller's own books: a forward writes its positions either way */
   const batch_span *spans;
   int n_spans;
   int adapter;         /* 0: none */

@@ -20,6 +20,16 @@ static tern_status check_row(const model *m, const batch_row *r, int index, tern
   return TERN_OK;
 }
 
+/* A sequence in two rows would write over itself. */
+static tern_status check_sequences(const batch *b, tern_error *err)
+{
+  for (int i = 0; i < b->n_rows; i++)
+    for (int n = 0; n < i; n++)
+      if (b->rows[i].sequence == b->rows[n].sequence)
+        return err_set(err, TERN_E_INTERNAL, "batch rows %d and %d: the same sequence", n, i);
+  return TERN_OK;
+}
+
 static tern_status place_spans(model *m, const batch_row *r, int first, tern_error *err)
 {
   size_t width = (size_t)m->config.width;
@@ -56,6 +66,7 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
   ops_step step = {.ids = m->ids, .row = m->rows, .rows = b->n_rows, .want = m->want};
   if (b->n_rows > MODEL_MAX_ROWS)
     return err_set(err, TERN_E_INTERNAL, "batch: %d rows, at most %d", b->n_rows, MODEL_MAX_ROWS);
+  TRY(check_sequences(b, err));
   memset(m->use, 0, (size_t)m->plan.max_tokens);
   for (int i = 0; i < b->n_rows; i++) {
     const batch_row *r = &b->rows[i];
@@ -84,6 +95,6 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
     step.tokens += r->count;
   }
   relay to = {m, sink, user};
-  plan_run(&m->cx, &m->plan, &step, m->host_logits, pass_on, &to);
+  plan_run(&m->cx, &m->plan, &step, pass_on, &to);
   return ckpt_check(m->ckpt, err);
 }

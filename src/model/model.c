@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/system.h"
 
-enum { DEFAULT_PREFILL_STEP = 2048, MOST_PIECE = 512, PIECE_BYTES = 256 << 20 };
+enum { MOST_PIECE = 512, PIECE_BYTES = 256 << 20 };
 
 /* ---- backend ---- */
 
@@ -47,16 +47,13 @@ static tern_status choose_backend(const tern_model_options *o, ops_simd level, c
   return *out ? TERN_OK : err_set(err, TERN_E_INTERNAL, "backend: none for simd level %s", ops_simd_name(level));
 }
 
-/* Tokens a piece: as many as asked for, as long as activations stay within a fixed share of memory. */
-static int choose_piece(const model_config *c, int prefill_step)
+/* Tokens a forward: as many as make the products efficient and keep activations within a fixed share of memory, but
+ * enough for one token of every row. */
+static int choose_capacity(const model_config *c)
 {
-  int piece = prefill_step > 0 ? prefill_step : DEFAULT_PREFILL_STEP;
   size_t fit = PIECE_BYTES / plan_bytes_per_token(c);
-  if (piece > MOST_PIECE)
-    piece = MOST_PIECE;
-  if ((size_t)piece > fit)
-    piece = (int)fit;
-  return piece > MODEL_MAX_ROWS ? piece : MODEL_MAX_ROWS;
+  int tokens = fit < MOST_PIECE ? (int)fit : MOST_PIECE;
+  return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
 }
 
 /* ---- open ---- */
@@ -96,8 +93,8 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
     m->cx.workers = m->workers;
   }
   TRY(weights_bind(&m->cx, m->ckpt, m->quant, &m->config, m->numerics == TERN_NATIVE, !headers_only, &m->weights, err));
-  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : choose_piece(&m->config, o->prefill_step),
-                   o->max_kv_size, &m->plan, err));
+  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : choose_capacity(&m->config), o->max_kv_size,
+                   &m->plan, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
   m->opened = !headers_only;
@@ -108,13 +105,18 @@ tern_status model_open(const char *dir, const tern_model_options *options, bool 
                        tern_error *err)
 {
   tern_model_options o = options ? *options : (tern_model_options){0};
-  if (o.max_kv_size < 0 || o.prefill_step < 0)
+  if (o.max_kv_size < 0 || o.prefill_step < 0 || o.threads < 0)
     return err_set(err, TERN_E_USAGE, "%s: must not be negative",
-                   o.max_kv_size < 0 ? "max-kv-size" : "prefill-step-size");
+                   o.max_kv_size < 0    ? "max-kv-size"
+                   : o.prefill_step < 0 ? "prefill-step-size"
+                                        : "threads");
+  if ((unsigned)o.numerics > TERN_FAST || (unsigned)o.backend > TERN_BACKEND_CUDA)
+    return err_set(err, TERN_E_USAGE, "options: no such %s", (unsigned)o.numerics > TERN_FAST ? "numerics" : "backend");
   model *m = mem_zalloc(sizeof *m);
   if (!m)
     return err_nomem(err, "model");
   m->numerics = o.numerics;
+  m->prefill_step = o.prefill_step;
   tern_status status = open_all(m, dir, &o, headers_only, err);
   if (status != TERN_OK)
     model_close(m);
@@ -142,7 +144,6 @@ void model_close(model *m)
   mem_free(m->index_of_want);
   mem_free(m->rows);
   mem_free(m->embeds);
-  mem_free(m->host_logits);
   mem_free(m);
 }
 
@@ -158,11 +159,12 @@ int64_t model_sensitive_from(const model *m)
 
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)
 {
-  /* What the store holds already counts as free: sequences of one session share it. */
-  size_t need = kv_store_estimate(m->store, to, m->plan.max_tokens), held = kv_store_bytes(m->store);
-  size_t available = need > held ? system_memory_available() : SIZE_MAX;
-  if (need > held && need - held > available)
-    return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB of keys and values, but %zu MB are free",
+  size_t need = kv_seq_shortage(sequence, from, to, m->plan.max_tokens);
+  size_t scratch = (size_t)to * sizeof(float) * (size_t)(m->workers ? pool_size(m->workers) : 1);
+  need += scratch > m->cx.scratch_bytes ? scratch - m->cx.scratch_bytes : 0;
+  size_t available = need ? system_memory_available() : 0;
+  if (need > available)
+    return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB more of state, but %zu MB are free",
                    (long long)to, need >> 20, available >> 20);
   TRY(kv_seq_reserve(sequence, from, to, m->plan.max_tokens, err));
   return m->cx.backend->reserve(&m->cx, m->plan.max_tokens, to, m->config.heads, err);

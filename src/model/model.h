@@ -17,7 +17,8 @@ typedef struct model {
   quant_config *quant;
   ckpt *ckpt;
   tern_numerics numerics;
-  ops_simd simd; /* no higher than this */
+  ops_simd simd;    /* no higher than this */
+  int prefill_step; /* as the options said; 0: as many tokens as the plan takes */
   pool *workers;
   ops_context cx;
   model_weights weights;
@@ -30,7 +31,6 @@ typedef struct model {
   float *embeds; /* allocated on first use of spans */
   ops_row *rows;
   int *row_of_want, *index_of_want;
-  float *host_logits; /* NULL where the backend's memory is the host's */
 } model;
 
 enum { MODEL_MAX_ROWS = 64 };

@@ -40,6 +40,7 @@ typedef struct compiler {
   patch *patches;
   size_t n_patches, patch_capacity;
   bool failed;       /* no memory; checked once, after emitting */
+  bool mixed;        /* q and k of a layer differ in type; checked likewise */
   op_record nowhere; /* takes writes after a failure; never read */
   int layer;
 } compiler;
@@ -203,7 +204,7 @@ static void emit_attention(compiler *c, int h, int residual, int *out)
     q = emit_norm(c, q, -1, &l->q_norm, m->heads, m->head_dim);
     k = emit_norm(c, k, -1, &l->k_norm, m->kv_heads, m->head_dim);
   }
-  /* q and k have one type in every family here; the rotation would round each to its own. */
+  c->mixed |= dtype_of(c, q) != dtype_of(c, k); /* the rotation would have to round each to its own */
   emit_rope(c, q, k, dtype_of(c, q), m->arch->local_rope && m->sliding[c->layer] ? 1 : 0);
   op_record *r = emit(c, OP_kv_append);
   r->kv_append = (struct op_kv_append){
@@ -406,6 +407,9 @@ static tern_status emit_all(ops_context *cx, compiler *c, tern_error *err)
   int logits = emit_head(c, x);
   if (c->failed)
     return err_nomem(err, "plan");
+  if (c->mixed)
+    return err_set(err, TERN_E_UNSUPPORTED,
+                   "weights: the types of q_proj and k_proj differ; native numerics needs one");
   size_t floats = place_buffers(c);
   p->memory_bytes = floats * sizeof(float);
   p->memory = cx->backend->alloc(cx, p->memory_bytes);
@@ -414,6 +418,11 @@ static tern_status emit_all(ops_context *cx, compiler *c, tern_error *err)
   apply_patches(c);
   p->logits = p->memory + c->buffers[logits].offset;
   p->logits_dtype = c->buffers[logits].dtype;
+  if (cx->backend->own_memory) {
+    p->host_logits = mem_array((size_t)p->head_rows, (size_t)p->vocab * sizeof *p->host_logits);
+    if (!p->host_logits)
+      return err_nomem(err, "logits");
+  }
   return TERN_OK;
 }
 
@@ -443,6 +452,7 @@ void plan_release(ops_context *cx, plan *p)
   }
   if (p->memory)
     cx->backend->release(cx, p->memory);
+  mem_free(p->host_logits);
   mem_free(p->ropes);
   mem_free(p->rope_memory);
   mem_free(p->slots);
@@ -462,7 +472,7 @@ static void run_segment(ops_context *cx, const plan *p, plan_segment s, const op
     cx->backend->run[p->records[i].kind](cx, &p->records[i], step);
 }
 
-void plan_run(ops_context *cx, const plan *p, const ops_step *step, float *host, plan_sink *sink, void *user)
+void plan_run(ops_context *cx, const plan *p, const ops_step *step, plan_sink *sink, void *user)
 {
   run_segment(cx, p, p->body, step);
   for (int done = 0; done < step->wanted;) {
@@ -472,9 +482,9 @@ void plan_run(ops_context *cx, const plan *p, const ops_step *step, float *host,
     part.want = step->want + done;
     run_segment(cx, p, p->head, &part);
     float *logits = p->logits;
-    if (host) {
-      cx->backend->read(cx, host, p->logits, (size_t)n * (size_t)p->vocab * sizeof *host);
-      logits = host;
+    if (p->host_logits) {
+      logits = p->host_logits;
+      cx->backend->read(cx, logits, p->logits, (size_t)n * (size_t)p->vocab * sizeof *logits);
     }
     for (int i = 0; i < n; i++)
       sink(user, done + i, logits + (size_t)i * (size_t)p->vocab);

@@ -29,7 +29,8 @@ typedef struct plan {
   int max_tokens, head_rows;
   float *memory; /* backend memory, all buffers */
   size_t memory_bytes;
-  float *logits; /* [head_rows, V], in `memory` */
+  float *logits;      /* [head_rows, V], in `memory` */
+  float *host_logits; /* [head_rows, V] on the host, where the backend's memory is not the host's; else NULL */
   int vocab;
   ops_dtype logits_dtype;
   kv_slot *slots; /* [n_slots], one a layer */
@@ -50,8 +51,7 @@ size_t plan_bytes_per_token(const model_config *config);
  * scratch once the call returns. */
 typedef void plan_sink(void *user, int index, float *logits);
 
-/* Runs one step: step->tokens <= max_tokens, blocks in place, any number of wanted rows. `host` [head_rows, V] receives
- * logits where the backend's memory is not the host's; NULL where it is. */
-void plan_run(ops_context *cx, const plan *p, const ops_step *step, float *host, plan_sink *sink, void *user);
+/* Runs one step: step->tokens <= max_tokens, blocks in place, any number of wanted rows. */
+void plan_run(ops_context *cx, const plan *p, const ops_step *step, plan_sink *sink, void *user);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/json_util.h"
 #include "ops/ref/math.h"
 
 typedef struct maker {
@@ -20,10 +21,24 @@ static float period(const rope_config *c, int i)
   return math_pow((float)c->base, (float)(2 * i) / (float)c->dims);
 }
 
-static void finish(const maker *m, rope_table *out)
+static tern_status finish(const maker *m, rope_table *out, tern_error *err)
 {
-  for (int i = 0; i < m->half; i++)
+  for (int i = 0; i < m->half; i++) {
     out->inverse[i] = 1.0f / m->freqs[i];
+    if (!isfinite(out->inverse[i]))
+      return err_set(err, TERN_E_FORMAT, "%s: these numbers give no finite frequency in pair %d", m->where, i);
+  }
+  return TERN_OK;
+}
+
+/* A divisor of the formulas: above zero, where Python would raise or give nonsense. */
+static tern_status positive(const maker *m, const char *key, bool required, double fallback, double *out,
+                            tern_error *err)
+{
+  TRY(cfg_obj_float(m->config->scaling, m->where, key, required, fallback, out, err));
+  if (!(*out > 0) || !isfinite(*out))
+    return err_set(err, TERN_E_FORMAT, "%s: %s: %g is not above zero", m->where, key, *out);
+  return TERN_OK;
 }
 
 /* mx.fast.rope given a base: exp(-i * (log(base) / half)). */
@@ -39,7 +54,7 @@ static tern_status make_plain(const maker *m, rope_table *out, tern_error *err)
 static tern_status make_linear(const maker *m, rope_table *out, tern_error *err)
 {
   double factor;
-  TRY(cfg_obj_float(m->config->scaling, m->where, "factor", true, 0, &factor, err));
+  TRY(positive(m, "factor", true, 0, &factor, err));
   out->position_scale = (float)(1 / factor);
   return make_plain(m, out, err);
 }
@@ -54,12 +69,11 @@ static tern_status make_mrope(const maker *m, rope_table *out, tern_error *err)
 
 static tern_status make_llama3(const maker *m, rope_table *out, tern_error *err)
 {
-  const json_t *s = m->config->scaling;
   double factor, low, high, old;
-  TRY(cfg_obj_float(s, m->where, "factor", true, 0, &factor, err));
-  TRY(cfg_obj_float(s, m->where, "low_freq_factor", false, 1, &low, err));
-  TRY(cfg_obj_float(s, m->where, "high_freq_factor", false, 4, &high, err));
-  TRY(cfg_obj_float(s, m->where, "original_max_position_embeddings", false, 8192, &old, err));
+  TRY(positive(m, "factor", true, 0, &factor, err));
+  TRY(positive(m, "low_freq_factor", false, 1, &low, err));
+  TRY(positive(m, "high_freq_factor", false, 4, &high, err));
+  TRY(positive(m, "original_max_position_embeddings", false, 8192, &old, err));
   float low_wavelength = (float)(old / low), high_wavelength = (float)(old / high);
   float ffactor = (float)factor;
   for (int i = 0; i < m->half; i++) {
@@ -72,8 +86,7 @@ static tern_status make_llama3(const maker *m, rope_table *out, tern_error *err)
     }
     m->freqs[i] = freq;
   }
-  finish(m, out);
-  return TERN_OK;
+  return finish(m, out, err);
 }
 
 static double yarn_mscale(double scale, double mscale)
@@ -85,10 +98,10 @@ static tern_status make_yarn(const maker *m, rope_table *out, tern_error *err)
 {
   const json_t *s = m->config->scaling;
   double factor, old, fast, slow, mscale, mscale_all;
-  TRY(cfg_obj_float(s, m->where, "factor", true, 0, &factor, err));
-  TRY(cfg_obj_float(s, m->where, "original_max_position_embeddings", false, 4096, &old, err));
-  TRY(cfg_obj_float(s, m->where, "beta_fast", false, 32, &fast, err));
-  TRY(cfg_obj_float(s, m->where, "beta_slow", false, 1, &slow, err));
+  TRY(positive(m, "factor", true, 0, &factor, err));
+  TRY(positive(m, "original_max_position_embeddings", false, 4096, &old, err));
+  TRY(positive(m, "beta_fast", false, 32, &fast, err));
+  TRY(positive(m, "beta_slow", false, 1, &slow, err));
   TRY(cfg_obj_float(s, m->where, "mscale", false, 1, &mscale, err));
   TRY(cfg_obj_float(s, m->where, "mscale_all_dim", false, 0, &mscale_all, err));
   double dims = m->config->dims, base = log(m->config->base);
@@ -107,8 +120,7 @@ static tern_status make_yarn(const maker *m, rope_table *out, tern_error *err)
     m->freqs[i] = (inter * extra) / (inter * mask + extra * (1.0f - mask));
   }
   out->mscale = (float)(yarn_mscale(factor, mscale) / yarn_mscale(factor, mscale_all));
-  finish(m, out);
-  return TERN_OK;
+  return finish(m, out, err);
 }
 
 /* The reference uses long_factor alone, at every length. */
@@ -116,7 +128,7 @@ static tern_status make_longrope(const maker *m, rope_table *out, tern_error *er
 {
   const json_t *s = m->config->scaling, *factors = cfg_obj_get(s, "long_factor");
   double old, scale = 1;
-  TRY(cfg_obj_float(s, m->where, "original_max_position_embeddings", true, 0, &old, err));
+  TRY(positive(m, "original_max_position_embeddings", true, 0, &old, err));
   if (!cfg_obj_get(s, "short_factor"))
     return err_set(err, TERN_E_FORMAT, "%s: short_factor: required, but absent", m->where);
   if (!json_is_number(factors) && (!json_is_array(factors) || json_array_size(factors) != (size_t)m->half))
@@ -130,27 +142,25 @@ static tern_status make_longrope(const maker *m, rope_table *out, tern_error *er
     const json_t *f = json_is_array(factors) ? json_array_get(factors, (size_t)i) : factors;
     if (!json_is_number(f))
       return err_set(err, TERN_E_FORMAT, "%s: long_factor[%d]: must be a number", m->where, i);
-    m->freqs[i] = (float)json_number_value(f) * period(m->config, i);
+    m->freqs[i] = (float)jsonu_real(f) * period(m->config, i);
   }
   out->mscale = (float)scale;
   out->traditional = false;
-  finish(m, out);
-  return TERN_OK;
+  return finish(m, out, err);
 }
 
 /* Dims past the rotated part get an infinite period: they pair up and pass. */
 static tern_status make_proportional(const maker *m, rope_table *out, tern_error *err)
 {
   double factor, partial;
-  TRY(cfg_obj_float(m->config->scaling, m->where, "factor", false, 1, &factor, err));
+  TRY(positive(m, "factor", false, 1, &factor, err));
   TRY(cfg_obj_float(m->config->scaling, m->where, "partial_rotary_factor", false, 1, &partial, err));
   double rotated = trunc(m->config->dims * partial);
   if (!(rotated >= 0 && rotated <= m->config->dims))
     return err_set(err, TERN_E_FORMAT, "%s: partial_rotary_factor: %g is not between 0 and 1", m->where, partial);
   for (int i = 0; i < m->half; i++)
     m->freqs[i] = 2 * i < (int)rotated ? (float)factor * period(m->config, i) : INFINITY;
-  finish(m, out);
-  return TERN_OK;
+  return finish(m, out, err);
 }
 
 static const struct {

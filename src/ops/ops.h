@@ -211,6 +211,7 @@ typedef void ops_fn(ops_context *cx, const op_record *record, const ops_step *st
 
 typedef struct ops_backend {
   const char *name; /* "ref", "cpu/avx512", ... */
+  bool own_memory;  /* alloc gives what the host cannot touch: results come through read */
   ops_fn *run[OP_COUNT];
   /* Memory that records and blocks point into. alloc gives 64-byte aligned, uninitialised memory or NULL. */
   void *(*alloc)(ops_context *cx, size_t bytes);

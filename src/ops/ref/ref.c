@@ -118,7 +118,8 @@ void ref_embed(ops_context *cx, const op_record *record, const ops_step *step)
   for (int t = 0; t < step->tokens; t++) {
     float *out = a->out + t * width;
     if (step->use && step->use[t])
-      memcpy(out, step->embeds + t * width, (size_t)width * sizeof *out);
+      for (int64_t k = 0; k < width; k++)
+        out[k] = ref_round(a->type, step->embeds[t * width + k]);
     else
       embedding_row(a->table, step->ids[t], out);
     if (a->scale != 1.0f)
