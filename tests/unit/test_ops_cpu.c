@@ -249,9 +249,12 @@ static void test_odd_scales(void **state)
         ((uint8_t *)w.w.scales)[i] = (uint8_t)next_random(&seed);
         ((uint8_t *)w.w.biases)[i] = (uint8_t)next_random(&seed);
       }
-      /* 2e38 * 2 overflows before -2e38 is added; a fused form would give 2e38. */
-      store_value(f.stored, (uint8_t *)w.w.scales, 0, 2e38f);
-      store_value(f.stored, (uint8_t *)w.w.biases, 0, -2e38f);
+      /* In row 0 every code is 2, and 2e38 * 2 overflows before -2e38 is added; a fused form would give 2e38. */
+      memset((uint8_t *)w.w.data, bits == 4 ? 0x22 : 2, (size_t)(64 * bits / 8));
+      for (int g = 0; g < 2; g++) {
+        store_value(f.stored, (uint8_t *)w.w.scales, g, g ? 0.01f : 2e38f);
+        store_value(f.stored, (uint8_t *)w.w.biases, g, g ? 0.5f : -2e38f);
+      }
       float *x = random_floats(&seed, MOST_TOKENS * 64, 1);
       compare(*state, &seed, &w, 1, false, false, x, "odd scales");
       free(x);

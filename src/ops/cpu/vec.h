@@ -244,7 +244,7 @@ INLINE vm v_ge(vf a, vf b)
 
 INLINE vm v_nan(vf a)
 {
-  return a != a;
+  return (vi)((vu)a & 0x7fffffff) > 0x7f800000;
 }
 
 INLINE vm v_eq_int(vi a, vi b)
