@@ -109,6 +109,7 @@ tern_status map_open(const char *path, map *out, tern_error *err)
 {
   int fd;
   size_t size;
+  map_guard_install();
   TRY(open_regular(path, &fd, &size, err));
   *out = (map){.size = size, .slot = -1, .fd = -1};
   if (!size) {

@@ -117,7 +117,7 @@ static tern_status consume(session *s, const int32_t *ids, int count, ops_row_ki
                    .want = want,
                    .n_want = n_want};
   relay to = {sink, row.position};
-  TRY(model_forward(s->m, &(batch){&row, 1}, pass_on, &to, err));
+  TRY(model_forward(s->m, &(batch){&row, 1, &s->cancelled}, pass_on, &to, err));
   memmove(s->ids + s->length, ids, (size_t)count * sizeof *ids);
   s->length += (size_t)count;
   return TERN_OK;
@@ -284,7 +284,7 @@ tern_status session_step_many(session *const *s, const int32_t *ids, int n,
                           .n_want = 1};
   }
   many_relay to = {row, user};
-  TRY(model_forward(s[0]->m, &(batch){rows, n}, pass_row, &to, err));
+  TRY(model_forward(s[0]->m, &(batch){rows, n, &s[0]->cancelled}, pass_row, &to, err));
   for (int i = 0; i < n; i++)
     s[i]->ids[s[i]->length++] = ids[i];
   return TERN_OK;

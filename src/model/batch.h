@@ -10,6 +10,8 @@
 #ifndef TERN_MODEL_BATCH_H
 #define TERN_MODEL_BATCH_H
 
+#include <stdatomic.h>
+
 #include "cache/kv.h"
 
 typedef enum batch_commit {
@@ -41,6 +43,7 @@ typedef struct batch_row {
 typedef struct batch {
   const batch_row *rows;
   int n_rows;
+  const atomic_bool *cancelled; /* looked at between ops; NULL: never */
 } batch;
 
 /* logits [V] of wanted token `index` of row `row`; scratch once the call returns. */

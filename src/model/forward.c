@@ -95,6 +95,7 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
     step.tokens += r->count;
   }
   relay to = {m, sink, user};
-  plan_run(&m->cx, &m->plan, &step, pass_on, &to);
+  if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, &to))
+    return err_set(err, TERN_E_CANCELLED, "cancelled");
   return ckpt_check(m->ckpt, err);
 }

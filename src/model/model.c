@@ -84,7 +84,6 @@ static tern_status open_steps(model *m, tern_error *err)
 
 static tern_status open_all(model *m, const char *dir, const tern_model_options *o, bool headers_only, tern_error *err)
 {
-  map_guard_install();
   TRY(choose_simd(o->simd, &m->simd, err));
   TRY(choose_backend(o, m->simd, &m->cx.backend, err));
   TRY(open_headers(m, dir, o, err));

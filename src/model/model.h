@@ -41,7 +41,8 @@ tern_status model_open(const char *dir, const tern_model_options *options, bool 
 void model_close(model *m); /* NULL is fine */
 
 /* Runs one forward. The rows' counts sum to at most plan.max_tokens, and there are at most MODEL_MAX_ROWS of them; each
- * sequence must have been reserved up to its end (model_reserve). TERN_E_IO if a mapped file shrank. */
+ * sequence must have been reserved up to its end (model_reserve). TERN_E_CANCELLED: nothing counts as written.
+ * TERN_E_IO if a mapped file shrank. */
 tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user, tern_error *err);
 /* Before steps that write positions [from, to): blocks and scratch, so that forwards allocate nothing. TERN_E_LIMIT
  * with the numbers where memory for them is not there. */

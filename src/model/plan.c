@@ -462,25 +462,34 @@ void plan_release(ops_context *cx, plan *p)
 
 /* ---- run ---- */
 
-static void run_segment(ops_context *cx, const plan *p, plan_segment s, const ops_step *step)
+/* False: cancelled. */
+static bool run_segment(ops_context *cx, const plan *p, plan_segment s, const ops_step *step,
+                        const atomic_bool *cancelled)
 {
   if (cx->backend->submit) {
     cx->backend->submit(cx, p->records + s.begin, s.end - s.begin, step);
-    return;
+    return true;
   }
-  for (int i = s.begin; i < s.end; i++)
+  for (int i = s.begin; i < s.end; i++) {
+    if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
+      return false;
     cx->backend->run[p->records[i].kind](cx, &p->records[i], step);
+  }
+  return true;
 }
 
-void plan_run(ops_context *cx, const plan *p, const ops_step *step, plan_sink *sink, void *user)
+bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
+              void *user)
 {
-  run_segment(cx, p, p->body, step);
+  if (!run_segment(cx, p, p->body, step, cancelled))
+    return false;
   for (int done = 0; done < step->wanted;) {
     int n = step->wanted - done < p->head_rows ? step->wanted - done : p->head_rows;
     ops_step part = *step;
     part.wanted = n;
     part.want = step->want + done;
-    run_segment(cx, p, p->head, &part);
+    if (!run_segment(cx, p, p->head, &part, cancelled))
+      return false;
     float *logits = p->logits;
     if (p->host_logits) {
       logits = p->host_logits;
@@ -490,4 +499,5 @@ void plan_run(ops_context *cx, const plan *p, const ops_step *step, plan_sink *s
       sink(user, done + i, logits + (size_t)i * (size_t)p->vocab);
     done += n;
   }
+  return true;
 }

@@ -13,6 +13,8 @@
 #ifndef TERN_MODEL_PLAN_H
 #define TERN_MODEL_PLAN_H
 
+#include <stdatomic.h>
+
 #include "cache/kv.h"
 #include "model/config.h"
 #include "model/rope.h"
@@ -52,6 +54,8 @@ size_t plan_bytes_per_token(const model_config *config);
 typedef void plan_sink(void *user, int index, float *logits);
 
 /* Runs one step: step->tokens <= max_tokens, blocks in place, any number of wanted rows. */
-void plan_run(ops_context *cx, const plan *p, const ops_step *step, plan_sink *sink, void *user);
+/* False: `cancelled` (may be NULL) became true between two records, and the step was left. */
+bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
+              void *user);
 
 #endif

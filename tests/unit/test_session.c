@@ -238,7 +238,7 @@ static void reads_and_steps_share_a_batch(void **state)
     expect_ok(model_reserve(m, seq[i], 0, LONGEST, &err), &err);
   }
   batch_row first = {.sequence = seq[0], .ids = ids[0], .count = 39, .split = 39, .kind = ROW_READ};
-  expect_ok(model_forward(m, &(batch){&first, 1}, NULL, NULL, &err), &err);
+  expect_ok(model_forward(m, &(batch){&first, 1, NULL}, NULL, NULL, &err), &err);
   for (int i = 0; i <= STEPS; i++) {
     batch_row rows[2] = {
         {.sequence = seq[1], .ids = ids[1] + 5 * i, .count = 5, .position = 5 * i, .split = 100, .kind = ROW_READ},
@@ -251,7 +251,7 @@ static void reads_and_steps_share_a_batch(void **state)
          .want = all,
          .n_want = 1},
     };
-    expect_ok(model_forward(m, &(batch){rows, 2}, keep_batch, got, &err), &err);
+    expect_ok(model_forward(m, &(batch){rows, 2, NULL}, keep_batch, got, &err), &err);
   }
   expect_same(want, got, "while another row reads", "gemma3-bf16");
   for (int i = 0; i < 2; i++)
