@@ -50,7 +50,7 @@ typedef enum tern_status {
   TERN_E_INTERNAL,    /* a broken promise inside tern; please report */
 } tern_status;
 
-/* text: UTF-8, NUL-terminated, one line, no trailing newline; cut at whole characters if longer. */
+/* text: UTF-8, NUL-terminated, one line, no trailing newline; cut at a whole character if longer. */
 typedef struct tern_error {
   tern_status status;
   char text[1000];

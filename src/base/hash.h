@@ -22,7 +22,7 @@ typedef struct strmap {
 } strmap;
 
 uint32_t hash_bytes(const char *s, size_t n);
-/* 64-bit FNV-1a with a final mix; stable across versions (goldens use it). */
+/* 64-bit FNV-1a with a final mix; stable across versions: directories of imports are named after it. */
 uint64_t hash_bytes64(const void *p, size_t n);
 
 bool strmap_reserve(strmap *m, size_t count); /* false: no memory */

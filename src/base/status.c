@@ -35,14 +35,20 @@ const char *tern_version(void)
   return TERN_VERSION;
 }
 
-/* Cuts at a whole character and replaces control characters and broken bytes. */
-static void make_presentable(char *text)
+/* Drops what a cut left of a character at the end of a full buffer; control characters and broken bytes become '?'. */
+static void make_presentable(char *text, size_t size)
 {
   size_t n = strlen(text), i = 0;
   while (i < n) {
     uint32_t c;
     size_t used = utf8_decode(text + i, n - i, &c);
-    if (used == 0) { /* a broken byte, or a character that the buffer cut off */
+    bool incomplete = false;
+    if (used == 0) {
+      utf8_broken(text + i, n - i, &incomplete);
+      if (incomplete && n == size - 1) {
+        text[i] = '\0';
+        return;
+      }
       text[i++] = '?';
       continue;
     }
@@ -60,7 +66,7 @@ tern_status err_set(tern_error *err, tern_status status, const char *format, ...
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     err->status = status;
-    make_presentable(err->text);
+    make_presentable(err->text, sizeof err->text);
   }
   return status;
 }
@@ -77,7 +83,7 @@ tern_status err_prefix(tern_error *err, tern_status status, const char *format, 
   va_end(args);
   if (n >= 0 && (size_t)n < sizeof err->text)
     snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", old);
-  make_presentable(err->text);
+  make_presentable(err->text, sizeof err->text);
   return err->status;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -16,6 +17,8 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
+#include "base/status.h"
 #include "base/threads.h"
 #include "base/utf8.h"
 
@@ -104,6 +107,49 @@ static void errors_stay_on_one_line(void **state)
   assert_string_equal(err.text, "tensor a?b?[31m?");
   assert_int_equal(err_prefix(&err, TERN_E_IO, "file %d", 7), TERN_E_FORMAT);
   assert_string_equal(err.text, "file 7: tensor a?b?[31m?");
+}
+
+static void long_errors_end_in_a_whole_character(void **state)
+{
+  (void)state;
+  char text[2048];
+  tern_error err;
+  for (size_t shift = 0; shift < 4; shift++) {
+    memset(text, 'x', shift);
+    for (size_t i = shift; i + 4 < sizeof text; i += 4)
+      memcpy(text + i, "\xf0\x9f\x99\x82", 4);
+    text[shift + (sizeof text - 5 - shift) / 4 * 4] = '\0';
+    err_set(&err, TERN_E_FORMAT, "%s", text);
+    size_t n = strlen(err.text);
+    assert_true(n > sizeof err.text - 5 && n < sizeof err.text);
+    assert_memory_equal(err.text, text, n);
+    assert_true(utf8_valid(err.text, n, NULL));
+    err_prefix(&err, TERN_E_FORMAT, "abc");
+    assert_true(utf8_valid(err.text, strlen(err.text), NULL));
+    assert_null(strchr(err.text, '?'));
+  }
+}
+
+static void paths_of_any_length(void **state)
+{
+  (void)state;
+  char name[6000];
+  mode_t type;
+  tern_error err;
+  memset(name, 'n', sizeof name - 1);
+  name[sizeof name - 1] = '\0';
+  char *path = path_join("/tmp", name);
+  assert_non_null(path);
+  assert_int_equal(strlen(path), 5 + sizeof name - 1);
+  assert_int_equal(path_type(path, &type, &err), TERN_E_IO); /* too long is not "not there" */
+  mem_free(path);
+  assert_int_equal(path_type("/tmp", &type, NULL), TERN_OK);
+  assert_int_equal(type, S_IFDIR);
+  assert_int_equal(path_type("/nowhere/at/all", &type, NULL), TERN_OK);
+  assert_int_equal(type, 0);
+  mem_fail_after(0);
+  assert_null(path_join("a", "b"));
+  mem_fail_after(-1);
 }
 
 static void strmap_keeps_its_entries(void **state)
@@ -231,6 +277,8 @@ int main(void)
       cmocka_unit_test(utf8_accepts_what_is_valid),
       cmocka_unit_test(utf8_refuses_what_is_broken),
       cmocka_unit_test(errors_stay_on_one_line),
+      cmocka_unit_test(long_errors_end_in_a_whole_character),
+      cmocka_unit_test(paths_of_any_length),
       cmocka_unit_test(strmap_keeps_its_entries),
       cmocka_unit_test(buffers_fail_once_and_for_all),
       cmocka_unit_test(a_shrinking_file_is_an_error),

@@ -1,0 +1,27 @@
+/* path.c - see path.h. Paths are never cut: one that the system finds too long is the system's to refuse. */
+#include "base/path.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+
+char *path_join(const char *dir, const char *name)
+{
+  buf path = {0};
+  buf_adds(&path, dir);
+  buf_addc(&path, '/');
+  buf_adds(&path, name);
+  return buf_take(&path);
+}
+
+tern_status path_type(const char *path, mode_t *type, tern_error *err)
+{
+  struct stat st;
+  *type = 0;
+  if (stat(path, &st) == 0)
+    *type = st.st_mode & S_IFMT;
+  else if (errno != ENOENT && errno != ENOTDIR)
+    return err_errno(err, path, "look up");
+  return TERN_OK;
+}
