@@ -17,7 +17,7 @@ typedef struct stage {
   size_t used, capacity;
   size_t pieces; /* begun so far */
   char *held;    /* BPEDecoder: the piece before; CTC: the last piece seen */
-  size_t n_held;
+  size_t n_held, held_capacity;
   bool has_held;
   uint8_t pending[8]; /* ByteLevel, ByteFallback: bytes of an unfinished character */
   size_t n_pending;
@@ -251,11 +251,14 @@ static bool put_replaced(stage *g, const char *s, size_t n, tok_span what, const
   return ok;
 }
 
-static void hold(stage *g, const char *s, size_t n)
+static bool hold(stage *g, const char *s, size_t n)
 {
+  if (n > g->held_capacity && !mem_grow(&g->held, &g->held_capacity, n, 1))
+    return false;
   memcpy(g->held, s, n);
   g->n_held = n;
   g->has_held = true;
+  return true;
 }
 
 /* The suffix of every piece but the last becomes a space: the piece before is sent when the next one comes. */
@@ -265,7 +268,8 @@ static tern_status bpe_suffix(detok *d, size_t k, const char *s, size_t n, tern_
   bool had = g->has_held;
   if (had && !put_replaced(g, g->held, g->n_held, g->step->text, " "))
     return err_nomem(err, "text");
-  hold(g, s, n);
+  if (!hold(g, s, n))
+    return err_nomem(err, "text");
   return had ? pass(d, k, true, err) : TERN_OK;
 }
 
@@ -274,8 +278,7 @@ static tern_status ctc(detok *d, size_t k, const char *s, size_t n, tern_error *
   stage *g = &d->stages[k];
   if (g->has_held && g->n_held == n && memcmp(g->held, s, n) == 0)
     return TERN_OK;
-  hold(g, s, n);
-  if (!put_replaced(g, s, n, g->step->text, ""))
+  if (!hold(g, s, n) || !put_replaced(g, s, n, g->step->text, ""))
     return err_nomem(err, "text");
   if (g->step->cleanup) {
     g->used = decode_cleanup(g->work, g->used);
@@ -373,6 +376,13 @@ static bool single_character(const tok_pattern *p)
   return s && n && utf8_decode(s, n, &c) == n;
 }
 
+/* Room for the longest piece, so that a usual decoder allocates nothing later. */
+static bool make_room(stage *g, size_t room)
+{
+  bool holds = g->step && (g->step->kind == DECODE_BPE || g->step->kind == DECODE_CTC);
+  return mem_grow(&g->work, &g->capacity, room, 1) && (!holds || mem_grow(&g->held, &g->held_capacity, room, 1));
+}
+
 /* Which steps can stand where, and how much room their output needs. */
 static tern_status plan(detok *d, tern_error *err)
 {
@@ -401,10 +411,7 @@ static tern_status plan(detok *d, tern_error *err)
       if (room > 1 << 20) /* a strange decoder: grow when needed */
         room = 1 << 20;
     }
-    g->capacity = room;
-    g->work = mem_alloc(room);
-    g->held = mem_alloc(room);
-    if (!g->work || !g->held)
+    if (!make_room(g, room))
       return err_nomem(err, "text");
   }
   return TERN_OK;

@@ -304,8 +304,11 @@ static bool add_cuts(spm *m, const ranked *piece, uint32_t rank, bpe_ids **merge
   for (size_t i = 1; i < e->n; i++) {
     if (((uint8_t)e->s[i] & 0xc0) == 0x80)
       continue;
-    int32_t left = vocab_find(&m->t->vocab, e->s, i), right = vocab_find(&m->t->vocab, e->s + i, e->n - i);
-    if (!is_normal(m, left) || !is_normal(m, right))
+    int32_t left = vocab_find(&m->t->vocab, e->s, i);
+    if (!is_normal(m, left))
+      continue;
+    int32_t right = vocab_find(&m->t->vocab, e->s + i, e->n - i);
+    if (!is_normal(m, right))
       continue;
     if (!mem_grow(merges, capacity, *n + 1, sizeof **merges))
       return false;
@@ -314,8 +317,22 @@ static bool add_cuts(spm *m, const ranked *piece, uint32_t rank, bpe_ids **merge
   return true;
 }
 
+/* A piece of n bytes is cut in n places, and each cut looks up n bytes. Real models, with pieces of some dozens of
+ * bytes, need a hundredth of what is allowed. */
+static tern_status check_work(const spm *m)
+{
+  enum { MOST_WORK = 1 << 30 };
+  uint64_t work = 0;
+  for (size_t i = 0; i < m->count; i++)
+    if (m->types[i] == NORMAL && (work += (uint64_t)m->pieces[i].n * m->pieces[i].n) > MOST_WORK)
+      return err_set(m->err, TERN_E_LIMIT, "%s: SentencePiece model: its pieces are too long (piece %zu has %u bytes)",
+                     m->t->file, i, m->pieces[i].n);
+  return TERN_OK;
+}
+
 static tern_status make_bpe(spm *m)
 {
+  TRY(check_work(m));
   tok *t = m->t;
   ranked *order = mem_array(m->count, sizeof *order);
   bpe_ids *merges = NULL;
