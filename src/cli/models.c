@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 
 enum { MOST_MODELS = 100000, CANDIDATES_NAMED = 8 };
 
@@ -24,17 +25,9 @@ static const char hub_prefix[] = "models--";
 
 /* ---- paths ---- */
 
-/* Parts joined by '/', mem_free; NULL: no memory. */
-static char *path2(const char *a, const char *b)
-{
-  buf path = {0};
-  buf_addf(&path, "%s/%s", a, b);
-  return buf_take(&path);
-}
-
 static bool holds(const char *dir, const char *file)
 {
-  char *path = path2(dir, file);
+  char *path = path_join(dir, file);
   bool there = path && file_is_regular(path);
   mem_free(path);
   return there;
@@ -42,7 +35,7 @@ static bool holds(const char *dir, const char *file)
 
 static bool is_directory(const char *a, const char *b)
 {
-  char *path = path2(a, b);
+  char *path = path_join(a, b);
   bool there = path && file_is_directory(path);
   mem_free(path);
   return there;
@@ -84,13 +77,13 @@ static bool read_ref(const char *repo, const char *revision, char out[128])
 /* The one entry of snapshots/, for caches without refs; NULL: none or several. */
 static char *only_snapshot(const char *repo)
 {
-  char *folder = path2(repo, "snapshots"), *found = NULL;
+  char *folder = path_join(repo, "snapshots"), *found = NULL;
   DIR *dir = folder ? opendir(folder) : NULL;
   int count = 0;
   for (struct dirent *e; dir && (e = readdir(dir));) {
     if (e->d_name[0] == '.' || count++)
       continue;
-    found = path2(folder, e->d_name);
+    found = path_join(folder, e->d_name);
   }
   if (dir)
     closedir(dir);
@@ -155,7 +148,7 @@ static tern_status add_hub_entry(const char *root, const char *folder, model_lis
     }
   }
   id[n] = 0;
-  char *repo = path2(root, folder);
+  char *repo = path_join(root, folder);
   if (!repo)
     return err_nomem(err, "list of models");
   char *path = snapshot(repo, NULL);
@@ -171,7 +164,7 @@ static tern_status add_hub_entry(const char *root, const char *folder, model_lis
 static tern_status add_plain_entries(const char *root, const char *name, int depth, const char *id, model_list *out,
                                      tern_error *err)
 {
-  char *path = path2(root, name);
+  char *path = path_join(root, name);
   tern_status status = TERN_OK;
   if (!path)
     return err_nomem(err, "list of models");
@@ -231,7 +224,7 @@ tern_status models_find(const cli_env *env, model_list *out, tern_error *err)
   if (status == TERN_OK && env->tern_home)
     status = find_in(env->tern_home, true, out, err);
   for (size_t i = 0; env->tern_home && i < sizeof folders / sizeof *folders && status == TERN_OK; i++) {
-    char *root = path2(env->tern_home, folders[i]);
+    char *root = path_join(env->tern_home, folders[i]);
     status = root ? find_in(root, true, out, err) : err_nomem(err, "list of models");
     mem_free(root);
   }

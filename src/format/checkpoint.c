@@ -17,8 +17,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
-#include "base/buf.h"
+#include "base/path.h"
 #include "format/json_util.h"
 
 struct ckpt {
@@ -37,14 +38,6 @@ struct ckpt {
 
 static const char INDEX[] = "model.safetensors.index.json";
 enum { INDEX_LIMIT = 64 << 20 };
-
-/* DIR/NAME; NULL: no memory. */
-static char *join(const char *dir, const char *name)
-{
-  buf b = {0};
-  buf_addf(&b, "%s/%s", dir, name);
-  return buf_take(&b);
-}
 
 /* ---- the directory ----------------------------------------------------------------------------------------------- */
 
@@ -123,7 +116,7 @@ static tern_status open_shards(ckpt *c, tern_error *err)
   if (!c->files)
     return err_nomem(err, c->dir);
   for (; c->n_files < c->n_names; c->n_files++) {
-    char *path = join(c->dir, c->names[c->n_files]);
+    char *path = path_join(c->dir, c->names[c->n_files]);
     if (!path)
       return err_nomem(err, c->dir);
     tern_status status = st_open(path, &c->files[c->n_files], err);
@@ -196,12 +189,13 @@ static tern_status check_index_tree(const ckpt *c, const char *path, json_t *roo
 
 static tern_status check_index(const ckpt *c, tern_error *err)
 {
-  char *path = join(c->dir, INDEX);
+  char *path = path_join(c->dir, INDEX);
   if (!path)
     return err_nomem(err, c->dir);
   json_t *root = NULL;
-  tern_status status = TERN_OK;
-  if (file_is_regular(path)) {
+  mode_t type;
+  tern_status status = path_type(path, &type, err);
+  if (status == TERN_OK && type == S_IFREG) {
     status = jsonu_file(path, INDEX_LIMIT, &root, err);
     if (status == TERN_OK)
       status = check_index_tree(c, path, root, err);

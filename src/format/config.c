@@ -9,10 +9,10 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "format/json_util.h"
 
 enum { SCOPES = 3, FILE_LIMIT = 64 << 20 };
@@ -103,16 +103,13 @@ static tern_status wrap(json_t *root, json_t *generation, cfg **out, tern_error 
 /* DIR/NAME as a tree; where `optional` and not there, *out stays NULL. */
 static tern_status open_file(const char *dir, const char *name, bool optional, json_t **out, tern_error *err)
 {
-  buf path = {0};
-  buf_addf(&path, "%s/%s", dir, name);
-  if (path.failed) {
-    buf_free(&path);
+  char *path = path_join(dir, name);
+  if (!path)
     return err_nomem(err, dir);
-  }
-  tern_status status = jsonu_file(path.data, FILE_LIMIT, out, err);
+  tern_status status = jsonu_file(path, FILE_LIMIT, out, err);
   if (optional && status == TERN_E_NOT_FOUND)
     status = TERN_OK;
-  buf_free(&path);
+  mem_free(path);
   return status;
 }
 

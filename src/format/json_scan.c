@@ -71,13 +71,10 @@ static bool hex4(const char *s, const char *end, uint32_t *out)
     return false;
   uint32_t value = 0;
   for (int i = 0; i < 4; i++) {
-    char c = s[i], lower = (char)(c | 0x20);
-    if (c >= '0' && c <= '9')
-      value = value * 16 + (uint32_t)(c - '0');
-    else if (lower >= 'a' && lower <= 'f')
-      value = value * 16 + (uint32_t)(lower - 'a' + 10);
-    else
+    int digit = hex_digit(s[i]);
+    if (digit < 0)
       return false;
+    value = value * 16 + (uint32_t)digit;
   }
   *out = value;
   return true;

@@ -10,8 +10,6 @@
 #include "text/tmpl_json.h"
 #include "text/tmpl_run.h"
 
-static const char *const reasoning_keys[] = {"reasoning_content", "thinking", "reasoning"};
-
 /* Options of apply_chat_template that never reach a template; as kwargs they would silently mean something else. */
 static const char *const not_variables[] = {
     "conversation",
@@ -59,8 +57,8 @@ static bool drop_nulls(tmpl_rt *r, const tdict *message, tdict **out)
 static bool alias_reasoning(tmpl_rt *r, tdict **message)
 {
   const tv *reasoning = NULL;
-  for (size_t i = 0; i < sizeof reasoning_keys / sizeof *reasoning_keys && !reasoning; i++)
-    reasoning = td_find_cstr(*message, reasoning_keys[i]);
+  for (size_t i = 0; i < CHAT_REASONING_KEYS && !reasoning; i++)
+    reasoning = td_find_cstr(*message, chat_reasoning_keys[i]);
   if (!reasoning)
     return true;
   tdict *d;

@@ -11,8 +11,7 @@
 static const char mark[] = "CONTINUE_FINAL_MESSAGE_TAG ";
 enum { MARK = sizeof mark - 1 };
 
-static const char *const reasoning_keys[] = {"reasoning_content", "thinking", "reasoning"};
-enum { KEYS = sizeof reasoning_keys / sizeof *reasoning_keys };
+const char *const chat_reasoning_keys[CHAT_REASONING_KEYS] = {"reasoning_content", "thinking", "reasoning"};
 
 static bool append_mark(tmpl_rt *r, tv text, tv *out)
 {
@@ -52,22 +51,22 @@ static bool mark_fields(tmpl_rt *r, tdict *message, tv field, tv value, const ch
 {
   bool reasoning = false;
   tv marked;
-  for (int i = 0; i < KEYS; i++)
-    reasoning = reasoning || ts_is(field.s, reasoning_keys[i]);
+  for (int i = 0; i < CHAT_REASONING_KEYS; i++)
+    reasoning = reasoning || ts_is(field.s, chat_reasoning_keys[i]);
   OK(append_mark(r, value, &marked));
   if (!reasoning) {
     *read = mentions(source, n, field.s);
     return td_set(r, message, field, marked);
   }
-  for (int i = 0; i < KEYS; i++) {
-    const tv *copy = td_find_cstr(message, reasoning_keys[i]);
+  for (int i = 0; i < CHAT_REASONING_KEYS; i++) {
+    const tv *copy = td_find_cstr(message, chat_reasoning_keys[i]);
     bool same = false;
     if (copy)
       OK(tv_equal(r, *copy, value, &same));
     if (!same)
       continue;
-    *read = *read || memmem(source, n, reasoning_keys[i], strlen(reasoning_keys[i])) != NULL;
-    OK(td_set_cstr(r, message, reasoning_keys[i], marked));
+    *read = *read || memmem(source, n, chat_reasoning_keys[i], strlen(chat_reasoning_keys[i])) != NULL;
+    OK(td_set_cstr(r, message, chat_reasoning_keys[i], marked));
   }
   return true;
 }

@@ -5,6 +5,10 @@
 
 #include "text/tmpl_value.h"
 
+/* The names under which a message's reasoning may stand. */
+enum { CHAT_REASONING_KEYS = 3 };
+extern const char *const chat_reasoning_keys[CHAT_REASONING_KEYS];
+
 typedef struct chat_continue {
   const tstr *text; /* what is to be continued; NULL: nothing, the whole prompt is wanted */
 } chat_continue;

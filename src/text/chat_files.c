@@ -5,12 +5,13 @@
 #include "text/chat_files.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "text/tmpl_json.h"
 #include "text/tmpl_run.h"
 
@@ -74,12 +75,6 @@ const chat_template *chat_pick(const chat *c, bool with_tools)
 
 /* ---- files ---- */
 
-static bool join(char *out, size_t size, const char *dir, const char *name)
-{
-  int n = snprintf(out, size, "%s/%s", dir, name);
-  return n >= 0 && (size_t)n < size;
-}
-
 static tern_status template_file(chat *c, const char *path, const char *name, size_t name_length, tern_error *err)
 {
   char *text;
@@ -118,9 +113,12 @@ static tern_status template_folder(chat *c, const char *dir, tern_error *err)
   closedir(d);
   qsort(names, n, sizeof *names, by_name);
   for (size_t i = 0; i < n; i++) {
-    char path[4096];
-    if (status == TERN_OK && join(path, sizeof path, dir, names[i]))
+    char *path = status == TERN_OK ? path_join(dir, names[i]) : NULL;
+    if (path)
       status = template_file(c, path, names[i], strlen(names[i]) - 6, err);
+    else if (status == TERN_OK)
+      status = err_nomem(err, "a file name");
+    mem_free(path);
     mem_free(names[i]);
   }
   return status;
@@ -193,15 +191,12 @@ typedef struct opening {
   tern_error *err;
 } opening;
 
-/* Hands the object in a JSON file to `use`; a file that is not there is fine. */
-static tern_status with_json(opening *o, const char *name, tern_status (*use)(opening *, const char *, const tdict *))
+typedef tern_status (*use_json)(opening *, const char *, const tdict *);
+
+static tern_status read_json(opening *o, const char *path, use_json use)
 {
-  char path[4096], *text;
+  char *text;
   size_t n;
-  if (!join(path, sizeof path, o->dir, name))
-    return err_set(o->err, TERN_E_USAGE, "%s: the path is too long", o->dir);
-  if (!file_is_regular(path))
-    return TERN_OK;
   TRY(file_read(path, MAX_FILE, &text, &n, o->err));
   tmpl_rt r;
   rt_init(&r, o->err);
@@ -216,6 +211,20 @@ static tern_status with_json(opening *o, const char *name, tern_status (*use)(op
     status = use(o, path, root.d);
   rt_free(&r);
   mem_free(text);
+  return status;
+}
+
+/* Hands the object in a JSON file to `use`; a file that is not there is fine. */
+static tern_status with_json(opening *o, const char *name, use_json use)
+{
+  mode_t type;
+  char *path = path_join(o->dir, name);
+  if (!path)
+    return err_nomem(o->err, "a file name");
+  tern_status status = path_type(path, &type, o->err);
+  if (status == TERN_OK && type == S_IFREG)
+    status = read_json(o, path, use);
+  mem_free(path);
   return status;
 }
 
@@ -237,15 +246,24 @@ static tern_status use_tokens(opening *o, const char *path, const tdict *root)
   return special_tokens(o->c, path, root, o->err);
 }
 
+/* chat_template.jinja, or the folder of further ones. */
+static tern_status with_templates(opening *o, const char *name, mode_t wanted)
+{
+  mode_t type;
+  char *path = path_join(o->dir, name);
+  if (!path)
+    return err_nomem(o->err, "a file name");
+  tern_status status = path_type(path, &type, o->err);
+  if (status == TERN_OK && type == wanted)
+    status = wanted == S_IFDIR ? template_folder(o->c, path, o->err) : template_file(o->c, path, "default", 7, o->err);
+  mem_free(path);
+  return status;
+}
+
 static tern_status open_files(opening *o)
 {
-  char path[4096];
-  if (!join(path, sizeof path, o->dir, "chat_template.jinja"))
-    return err_set(o->err, TERN_E_USAGE, "%s: the path is too long", o->dir);
-  if (file_is_regular(path))
-    TRY(template_file(o->c, path, "default", 7, o->err));
-  if (join(path, sizeof path, o->dir, "additional_chat_templates") && file_is_directory(path))
-    TRY(template_folder(o->c, path, o->err));
+  TRY(with_templates(o, "chat_template.jinja", S_IFREG));
+  TRY(with_templates(o, "additional_chat_templates", S_IFDIR));
   if (o->c->n == 0)
     TRY(with_json(o, "chat_template.json", use_template_json));
   TRY(with_json(o, "tokenizer_config.json", use_config));

@@ -56,8 +56,7 @@ static bool hex4(reader *j, uint32_t *out)
 {
   *out = 0;
   for (int i = 0; i < 4; i++, j->at++) {
-    char c = j->at < j->n ? j->s[j->at] : 0;
-    int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+    int digit = j->at < j->n ? hex_digit(j->s[j->at]) : -1;
     if (digit < 0)
       return bad(j, "invalid \\u escape");
     *out = *out << 4 | (uint32_t)digit;

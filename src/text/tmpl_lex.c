@@ -307,17 +307,12 @@ static bool lex_name(lexer *x)
   return true;
 }
 
-static int hex_value(char c)
-{
-  return is_digit(c) ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-}
-
 /* \xhh, \uhhhh, \Uhhhhhhhh with `digits` digits at s[*i]. */
 static bool unescape_hex(lexer *x, const char *s, size_t n, size_t *i, int digits, tbuf *b)
 {
   uint32_t c = 0;
   for (int k = 0; k < digits; k++, (*i)++) {
-    int value = *i < n ? hex_value(s[*i]) : -1;
+    int value = *i < n ? hex_digit(s[*i]) : -1;
     if (value < 0)
       return rt_fail(x->r, "truncated \\x, \\u or \\U escape in a string");
     c = c << 4 | (uint32_t)value;

@@ -10,17 +10,11 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/path.h"
 #include "base/utf8.h"
 #include "text/tok_impl.h"
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
-
-static char *join_path(const char *dir, const char *name)
-{
-  buf path = {0};
-  buf_addf(&path, "%s/%s", dir, name);
-  return buf_take(&path);
-}
 
 static tern_status read_file(tok *t, bool json, tern_error *err)
 {
@@ -49,7 +43,7 @@ static tern_status open_files(tok *t, const char *dir, tern_error *err)
   static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
   for (int i = 0; i < 2; i++) {
     mem_free(t->file);
-    t->file = join_path(dir, names[i]);
+    t->file = path_join(dir, names[i]);
     if (!t->file)
       return err_nomem(err, "path");
     if (i == 1 && !file_is_regular(t->file))

@@ -274,12 +274,6 @@ static tern_status add_character(const tok *t, const char *s, size_t n, bool fir
   return status;
 }
 
-static size_t character_length(const char *s)
-{
-  uint8_t b = (uint8_t)*s;
-  return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
-}
-
 /* Byte-level words: each byte stands for its printable character, see byte_level_char. */
 static tern_status split_bytes(const tok *t, const char *s, size_t n, symbols *out, tern_error *err)
 {
@@ -302,7 +296,7 @@ static tern_status split_bytes(const tok *t, const char *s, size_t n, symbols *o
 static tern_status split_characters(const tok *t, const char *s, size_t n, symbols *out, tern_error *err)
 {
   for (size_t i = 0; i < n;) {
-    size_t length = character_length(s + i);
+    size_t length = utf8_size(s + i);
     TRY(add_character(t, s + i, length, i == 0, i + length >= n, out, err));
     i += length;
   }
@@ -498,7 +492,7 @@ static int32_t whole_word(const tok *t, const char *s, size_t n)
 static size_t part_length(const tok *t, const char *s, size_t n)
 {
   const bpe_model *m = &t->bpe;
-  size_t i = character_length(s);
+  size_t i = utf8_size(s);
   while (i < n) {
     const char *hit = memmem(s + i, n - i, "\xe2\x96\x81", 3);
     if (!hit)

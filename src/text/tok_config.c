@@ -8,8 +8,10 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/map.h"
+#include "base/path.h"
 #include "text/tok_impl.h"
 
 enum { LARGEST = 64 << 20 }; /* bytes of a configuration file */
@@ -19,26 +21,24 @@ static tern_status read_tree(tok *t, const char *dir, const char *name, const jt
   *out = NULL;
   if (!dir)
     return TERN_OK;
-  buf path = {0};
-  buf_addf(&path, "%s/%s", dir, name);
-  if (path.failed) {
-    buf_free(&path);
+  char *path = path_join(dir, name);
+  if (!path)
     return err_nomem(err, "path");
-  }
-  tern_status status = TERN_OK;
-  if (file_is_regular(path.data)) {
+  mode_t type;
+  tern_status status = path_type(path, &type, err);
+  if (status == TERN_OK && type == S_IFREG) {
     char *data = NULL;
     size_t n;
     jt *tree = NULL;
-    status = file_read(path.data, LARGEST, &data, &n, err);
+    status = file_read(path, LARGEST, &data, &n, err);
     if (status == TERN_OK)
-      status = jt_parse(path.data, data, n, &t->arena, &tree, err);
+      status = jt_parse(path, data, n, &t->arena, &tree, err);
     if (status == TERN_OK && tree->kind != JT_OBJECT)
-      status = err_set(err, TERN_E_FORMAT, "%s: not an object", path.data);
+      status = err_set(err, TERN_E_FORMAT, "%s: not an object", path);
     mem_free(data);
     *out = tree;
   }
-  buf_free(&path);
+  mem_free(path);
   return status;
 }
 

@@ -39,19 +39,11 @@ size_t decode_cleanup(char *s, size_t n)
   return n;
 }
 
-static int hex_value(char c)
-{
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 int decode_byte_piece(const char *s, size_t n)
 {
   if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
     return -1;
-  int high = s[3] == '+' ? 0 : hex_value(s[3]), low = hex_value(s[4]); /* a sign counts as a digit 0 there */
+  int high = s[3] == '+' ? 0 : hex_digit(s[3]), low = hex_digit(s[4]); /* a sign counts as a digit 0 there */
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

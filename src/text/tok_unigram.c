@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tok_impl.h"
 
 #define UNKNOWN_PENALTY 10.0
@@ -106,12 +107,6 @@ void unigram_free(unigram_model *m)
   mem_free(m->scores);
 }
 
-static size_t character_length(const char *s)
-{
-  uint8_t b = (uint8_t)*s;
-  return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
-}
-
 static void reach(path *to, double score, size_t begin, int32_t id)
 {
   if (to->begin == UINT32_MAX || score > to->score)
@@ -125,7 +120,7 @@ static bool find_paths(const unigram_model *m, const char *s, size_t n, path *be
     best[i] = (path){0, UINT32_MAX, 0};
   for (size_t at = 0; at < n;) {
     double here = best[at].score;
-    size_t single = character_length(s + at);
+    size_t single = utf8_size(s + at);
     bool has_single = false;
     uint32_t node = m->trie->root[(uint8_t)s[at]];
     for (size_t i = at; node;) {

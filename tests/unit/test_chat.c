@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,32 @@ static void every_allocation_may_fail(void **state)
   }
 }
 
+/* A folder whose files with long names have paths that the system refuses. */
+static void long_paths_are_not_skipped(void **state)
+{
+  (void)state;
+  char path[4200], part[201];
+  snprintf(path, sizeof path, "%s", dir);
+  memset(part, 'd', 200);
+  part[200] = '\0';
+  while (strlen(path) < 4076) { /* "/chat_template.jinja" makes 4096, one more than the system takes */
+    size_t n = 4076 - strlen(path) - 1;
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/%.*s", (int)(n > 200 ? 100 : n), part);
+    assert_int_equal(mkdir(path, 0777), 0);
+  }
+  int at = open(path, O_RDONLY | O_DIRECTORY);
+  assert_true(at >= 0);
+  int file = openat(at, "chat_template.jinja", O_WRONLY | O_CREAT, 0666);
+  assert_true(file >= 0);
+  assert_int_equal(write(file, "hello", 5), 5);
+  close(file);
+  close(at);
+  chat *c = NULL;
+  tern_error err;
+  assert_int_equal(chat_open(path, &c, &err), TERN_E_IO);
+  assert_null(c);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -339,6 +366,7 @@ int main(void)
       cmocka_unit_test(variables_have_their_defaults),
       cmocka_unit_test(the_final_message_can_be_continued),
       cmocka_unit_test(bad_requests_say_what_is_wrong),
+      cmocka_unit_test_setup_teardown(long_paths_are_not_skipped, make_dir, remove_dir),
       cmocka_unit_test_setup_teardown(every_allocation_may_fail, make_dir, remove_dir),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
