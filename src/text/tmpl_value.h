@@ -31,7 +31,7 @@ enum {
   TMPL_MAX_JSON_DEPTH = 900,   /* nesting of JSON read and written */
   TMPL_MAX_SOURCE = 16 << 20,  /* bytes of a template */
   TMPL_MAX_MEMORY = 512 << 20, /* bytes one rendering may use, its output included */
-  TMPL_MAX_STEPS = 50000000,   /* evaluations of one rendering */
+  TMPL_MAX_STEPS = 5000000,    /* evaluations of one rendering: thousands are usual, this is half a second of work */
 };
 
 typedef enum tv_type {
