@@ -77,7 +77,7 @@ static void release(import *i)
 tern_status import_gguf_with(const char *gguf_path, const char *out_dir, const import_options *options,
                              import_report *report, tern_error *err)
 {
-import i = {0 };
+  struct import i = {0};
   import_report r = {0};
   tern_status status = read_all(&i, gguf_path, options ? options->cancel : NULL, err);
   if (status == TERN_OK) {

@@ -18,7 +18,7 @@
 
 #include "base/status.h"
 
-enum { IMPORT_MAX_KINDS = 64 };
+enum { IMPORT_MAX_KINDS = 160 };
 
 /* Tensors of one ggml type that met the same fate. */
 typedef struct import_kind {

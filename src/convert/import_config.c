@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "convert/import_model.h"
-#include "convert/json_out.h"
+#include "format/json_out.h"
 
 static const import_arch arches[] = {
     {"llama", "llama", "LlamaForCausalLM", ARCH_LLAMA},
@@ -310,18 +310,18 @@ tern_status import_read_hyper(const gguf *g, import_hyper *out, tern_error *err)
 
 static void put_gemma3(buf *b, const import_hyper *h)
 {
-  json_put_str(b, "hidden_activation", "gelu_pytorch_tanh");
-  json_put_int(b, "sliding_window", h->window);
-  json_put_int(b, "sliding_window_pattern", h->window_pattern);
-  json_put_float32(b, "rope_local_base_freq", h->rope_local_base);
+  jout_put_str(b, "hidden_activation", "gelu_pytorch_tanh");
+  jout_put_int(b, "sliding_window", h->window);
+  jout_put_int(b, "sliding_window_pattern", h->window_pattern);
+  jout_put_float32(b, "rope_local_base_freq", h->rope_local_base);
   /* llama.cpp: the 27B model (62 layers) scales by its width over heads, every other by the head size. */
   uint32_t scalar = h->layers == 62 ? h->width / h->heads : h->head_dim;
-  json_put_int(b, "query_pre_attn_scalar", scalar);
+  jout_put_int(b, "query_pre_attn_scalar", scalar);
 }
 
 static void put_ids(buf *b, const char *key, const int64_t *ids, size_t n)
 {
-  json_key(b, key);
+  jout_key(b, key);
   buf_addc(b, '[');
   for (size_t i = 0; i < n; i++)
     buf_addf(b, "%s%" PRId64, i ? ", " : "", ids[i]);
@@ -338,11 +338,11 @@ tern_status import_generation_config(const import_vocab *v, buf *b, tern_error *
 {
   buf_adds(b, "{");
   if (v->bos >= 0)
-    json_put_int(b, "bos_token_id", v->bos);
+    jout_put_int(b, "bos_token_id", v->bos);
   if (v->n_stops)
     put_ids(b, "eos_token_id", v->stops, v->n_stops);
   if (v->pad >= 0)
-    json_put_int(b, "pad_token_id", v->pad);
+    jout_put_int(b, "pad_token_id", v->pad);
   return finish(b, "generation_config.json", err);
 }
 
@@ -350,19 +350,19 @@ tern_status import_config(const gguf *g, const import_hyper *h, const import_voc
                           tern_error *err)
 {
   buf_addf(b, "{\n\"architectures\": [\"%s\"]", h->arch->class_name);
-  json_put_str(b, "model_type", h->arch->model_type);
-  json_put_int(b, "hidden_size", h->width);
-  json_put_int(b, "num_hidden_layers", h->layers);
-  json_put_int(b, "intermediate_size", h->hidden);
-  json_put_int(b, "num_attention_heads", h->heads);
-  json_put_int(b, "num_key_value_heads", h->kv_heads);
+  jout_put_str(b, "model_type", h->arch->model_type);
+  jout_put_int(b, "hidden_size", h->width);
+  jout_put_int(b, "num_hidden_layers", h->layers);
+  jout_put_int(b, "intermediate_size", h->hidden);
+  jout_put_int(b, "num_attention_heads", h->heads);
+  jout_put_int(b, "num_key_value_heads", h->kv_heads);
   if (h->arch->bit != ARCH_QWEN2)
-    json_put_int(b, "head_dim", h->head_dim);
-  json_put_float32(b, "rms_norm_eps", h->eps);
-  json_put_int(b, "vocab_size", h->vocab);
-  json_put_int(b, "max_position_embeddings", h->context);
-  json_put_float32(b, "rope_theta", h->rope_base);
-  json_key(b, "rope_scaling");
+    jout_put_int(b, "head_dim", h->head_dim);
+  jout_put_float32(b, "rms_norm_eps", h->eps);
+  jout_put_int(b, "vocab_size", h->vocab);
+  jout_put_int(b, "max_position_embeddings", h->context);
+  jout_put_float32(b, "rope_theta", h->rope_base);
+  jout_key(b, "rope_scaling");
   size_t before = b->length;
   TRY(import_rope_scaling(g, h, b, err));
   if (b->length == before)
@@ -370,25 +370,25 @@ tern_status import_config(const gguf *g, const import_hyper *h, const import_voc
   if (h->arch->bit == ARCH_GEMMA3)
     put_gemma3(b, h);
   else
-    json_put_str(b, "hidden_act", "silu");
+    jout_put_str(b, "hidden_act", "silu");
   if (h->arch->bit == ARCH_LLAMA) {
-    json_put_bool(b, "attention_bias", h->attention_bias);
-    json_put_bool(b, "mlp_bias", false);
+    jout_put_bool(b, "attention_bias", h->attention_bias);
+    jout_put_bool(b, "mlp_bias", false);
   }
-  json_put_bool(b, "tie_word_embeddings", h->tied);
+  jout_put_bool(b, "tie_word_embeddings", h->tied);
   if (v->bos >= 0)
-    json_put_int(b, "bos_token_id", v->bos);
+    jout_put_int(b, "bos_token_id", v->bos);
   if (v->n_stops == 1)
-    json_put_int(b, "eos_token_id", v->stops[0]);
+    jout_put_int(b, "eos_token_id", v->stops[0]);
   else if (v->n_stops)
     put_ids(b, "eos_token_id", v->stops, v->n_stops);
   if (v->pad >= 0)
-    json_put_int(b, "pad_token_id", v->pad);
-  json_put_str(b, "torch_dtype", import_weights_dtype(w));
+    jout_put_int(b, "pad_token_id", v->pad);
+  jout_put_str(b, "torch_dtype", import_weights_dtype(w));
   buf quantization = {0};
   import_quantization(w, &quantization);
   if (quantization.length)
-    json_put_raw(b, "quantization", quantization.data);
+    jout_put_raw(b, "quantization", quantization.data);
   b->failed |= quantization.failed;
   buf_free(&quantization);
   return finish(b, "config.json", err);

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "convert/import_model.h"
-#include "convert/json_out.h"
+#include "format/json_out.h"
 
 /* Cutting is quadratic in a token's length; real tokens end below 100 bytes. */
 enum { MAX_PIECE = 512 };
@@ -145,11 +145,11 @@ static tern_status cut_all(const gguf *g, const import_vocab *v, const spelling 
 
 static void put_merge(buf *out, gguf_string left, gguf_string right)
 {
-  json_item(out);
+  jout_item(out);
   buf_addc(out, '[');
-  json_str(out, left.data, left.size);
+  jout_str(out, left.data, left.size);
   buf_addc(out, ',');
-  json_str(out, right.data, right.size);
+  jout_str(out, right.data, right.size);
   buf_addc(out, ']');
 }
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "convert/import_model.h"
-#include "convert/json_out.h"
+#include "format/json_out.h"
 
 static const double two_pi = 6.283185307179586476925286766559;
 
@@ -113,10 +113,10 @@ static tern_status llama3_scaling(const gguf *g, const import_hyper *h, const gg
     return err_set(err, TERN_E_UNSUPPORTED,
                    "%s: tensor rope_freqs.weight: no llama3 parameters reproduce these divisors", g->path);
   buf_adds(out, "{\"rope_type\": \"llama3\"");
-  json_put_float32(out, "factor", r.factor);
-  json_put_float32(out, "low_freq_factor", r.low);
-  json_put_float32(out, "high_freq_factor", r.high);
-  json_put_int(out, "original_max_position_embeddings", (int64_t)r.context);
+  jout_put_float32(out, "factor", r.factor);
+  jout_put_float32(out, "low_freq_factor", r.low);
+  jout_put_float32(out, "high_freq_factor", r.high);
+  jout_put_int(out, "original_max_position_embeddings", (int64_t)r.context);
   buf_adds(out, "}");
   return TERN_OK;
 }
@@ -150,12 +150,12 @@ static tern_status yarn_scaling(const gguf *g, const import_hyper *h, double fac
   if (!present || original == 0)
     return err_set(err, TERN_E_FORMAT, "%s: key %s is missing", g->path, key);
   buf_adds(out, "{\"rope_type\": \"yarn\"");
-  json_put_float32(out, "factor", factor);
-  json_put_int(out, "original_max_position_embeddings", original);
+  jout_put_float32(out, "factor", factor);
+  jout_put_int(out, "original_max_position_embeddings", original);
   if (has_fast)
-    json_put_float32(out, "beta_fast", fast);
+    jout_put_float32(out, "beta_fast", fast);
   if (has_slow)
-    json_put_float32(out, "beta_slow", slow);
+    jout_put_float32(out, "beta_slow", slow);
   buf_adds(out, "}");
   return TERN_OK;
 }
@@ -187,7 +187,7 @@ tern_status import_rope_scaling(const gguf *g, const import_hyper *h, buf *out, 
     return yarn_scaling(g, h, factor, out, err);
   if (strcmp(kind, "linear") == 0) {
     buf_adds(out, "{\"rope_type\": \"linear\"");
-    json_put_float32(out, "factor", factor);
+    jout_put_float32(out, "factor", factor);
     buf_adds(out, "}");
   }
   return TERN_OK;

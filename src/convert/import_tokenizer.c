@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "convert/import_model.h"
-#include "convert/json_out.h"
+#include "format/json_out.h"
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
@@ -91,7 +91,7 @@ static void put_token(buf *b, const import_vocab *v, size_t id)
 {
   gguf_string t = v->tokens[id];
   if (!import_spells_spaces(v, id)) {
-    json_str(b, t.data, t.size);
+    jout_str(b, t.data, t.size);
     return;
   }
   buf_addc(b, '"');
@@ -102,7 +102,7 @@ static void put_token(buf *b, const import_vocab *v, size_t id)
 
 static void put_added_tokens(buf *b, const import_vocab *v)
 {
-  json_key(b, "added_tokens");
+  jout_key(b, "added_tokens");
   buf_addc(b, '[');
   for (size_t i = 0; i < v->n; i++) {
     int32_t type = import_token_type(v, i);
@@ -110,7 +110,7 @@ static void put_added_tokens(buf *b, const import_vocab *v)
     bool special = type == TOKEN_CONTROL || type == TOKEN_UNKNOWN || role;
     if (!special && type != TOKEN_USER)
       continue;
-    json_item(b);
+    jout_item(b);
     buf_addf(b, "{\"id\": %zu, \"content\": ", i);
     put_token(b, v, i);
     buf_addf(b,
@@ -122,7 +122,7 @@ static void put_added_tokens(buf *b, const import_vocab *v)
 
 static void put_template_item(buf *b, const import_vocab *v, int64_t id, int type_id)
 {
-  json_item(b);
+  jout_item(b);
   buf_adds(b, "{\"SpecialToken\": {\"id\": ");
   put_token(b, v, (size_t)id);
   buf_addf(b, ", \"type_id\": %d}}", type_id);
@@ -132,7 +132,7 @@ static void put_template_side(buf *b, const import_vocab *v, const char *sequenc
 {
   if (v->add_bos)
     put_template_item(b, v, v->bos, type_id);
-  json_item(b);
+  jout_item(b);
   buf_addf(b, "{\"Sequence\": {\"id\": \"%s\", \"type_id\": %d}}", sequence, type_id);
   if (v->add_eos)
     put_template_item(b, v, v->eos, type_id);
@@ -140,7 +140,7 @@ static void put_template_side(buf *b, const import_vocab *v, const char *sequenc
 
 static void put_template_token(buf *b, const import_vocab *v, int64_t id)
 {
-  json_item(b);
+  jout_item(b);
   put_token(b, v, (size_t)id);
   buf_adds(b, ": {\"id\": ");
   put_token(b, v, (size_t)id);
@@ -173,33 +173,33 @@ static void put_byte_level(buf *b, bool regex)
 /* "normalizer" to "decoder" for byte-level BPE. */
 static void put_byte_level_steps(buf *b, const import_vocab *v, const pre_kind *pre)
 {
-  json_put_raw(b, "normalizer", pre->nfc ? "{\"type\": \"NFC\"}" : "null");
-  json_key(b, "pre_tokenizer");
+  jout_put_raw(b, "normalizer", pre->nfc ? "{\"type\": \"NFC\"}" : "null");
+  jout_key(b, "pre_tokenizer");
   buf_adds(b, "{\"type\": \"Sequence\", \"pretokenizers\": [");
   for (size_t i = 0; i < MAX_SPLITS && pre->splits[i]; i++) {
-    json_item(b);
+    jout_item(b);
     buf_adds(b, "{\"type\": \"Split\", \"pattern\": {\"Regex\": ");
-    json_str(b, pre->splits[i], strlen(pre->splits[i]));
+    jout_str(b, pre->splits[i], strlen(pre->splits[i]));
     buf_adds(b, "}, \"behavior\": \"Isolated\", \"invert\": false}");
   }
   if (pre->digits) {
-    json_item(b);
+    jout_item(b);
     buf_adds(b, "{\"type\": \"Digits\", \"individual_digits\": true}");
   }
-  json_item(b);
+  jout_item(b);
   put_byte_level(b, pre->byte_regex);
   buf_adds(b, "]}");
-  json_key(b, "post_processor");
+  jout_key(b, "post_processor");
   if (v->add_bos || v->add_eos) {
     buf_adds(b, "{\"type\": \"Sequence\", \"processors\": [");
     put_byte_level(b, true);
-    json_item(b);
+    jout_item(b);
     put_template(b, v);
     buf_adds(b, "]}");
   } else {
     put_byte_level(b, true);
   }
-  json_key(b, "decoder");
+  jout_key(b, "decoder");
   put_byte_level(b, true);
 }
 
@@ -210,22 +210,22 @@ static void put_spm_steps(buf *b, const import_vocab *v, bool prefix)
   static const char decoders[] = "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": "
                                  "{\"String\": \"\u2581\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, "
                                  "{\"type\": \"Fuse\"}";
-  json_key(b, "normalizer");
+  jout_key(b, "normalizer");
   if (prefix)
     buf_addf(b, "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": \"\u2581\"}, %s]}",
              replace);
   else
     buf_adds(b, replace);
-  json_put_raw(b, "pre_tokenizer",
+  jout_put_raw(b, "pre_tokenizer",
                prefix ? "null"
                       : "{\"type\": \"Split\", \"pattern\": {\"String\": \" \"}, \"behavior\": "
                         "\"MergedWithPrevious\", \"invert\": false}");
-  json_key(b, "post_processor");
+  jout_key(b, "post_processor");
   if (v->add_bos || v->add_eos)
     put_template(b, v);
   else
     buf_adds(b, "null");
-  json_key(b, "decoder");
+  jout_key(b, "decoder");
   buf_adds(b, decoders);
   buf_adds(b, prefix ? ", {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}" : "]}");
 }
@@ -257,7 +257,7 @@ static tern_status put_spm_merges(const gguf *g, const import_vocab *v, buf *b, 
 
 static void put_model_head(buf *b, const import_vocab *v, bool ignore_merges)
 {
-  json_key(b, "model");
+  jout_key(b, "model");
   buf_adds(b, "{\"type\": \"BPE\", \"dropout\": null, \"unk_token\": ");
   if (v->spm)
     put_token(b, v, (size_t)v->unk);
@@ -268,12 +268,12 @@ static void put_model_head(buf *b, const import_vocab *v, bool ignore_merges)
            ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": %s, "
            "\"byte_fallback\": %s, \"ignore_merges\": %s",
            spm, spm, ignore_merges ? "true" : "false");
-  json_key(b, "vocab");
+  jout_key(b, "vocab");
   buf_addc(b, '{');
   for (size_t i = 0; i < v->n; i++) {
     if (import_is_filler(v, i))
       continue;
-    json_item(b);
+    jout_item(b);
     put_token(b, v, i);
     buf_addf(b, ": %zu", i);
   }
@@ -310,7 +310,7 @@ tern_status import_tokenizer_json(const gguf *g, const import_vocab *v, buf *b, 
   else
     put_byte_level_steps(b, v, pre);
   put_model_head(b, v, pre && pre->ignore_merges);
-  json_key(b, "merges");
+  jout_key(b, "merges");
   buf_addc(b, '[');
   if (v->spm && !gguf_find(g, "tokenizer.ggml.merges"))
     TRY(put_spm_merges(g, v, b, err));
@@ -322,7 +322,7 @@ tern_status import_tokenizer_json(const gguf *g, const import_vocab *v, buf *b, 
 
 static void put_role(buf *b, const import_vocab *v, const char *key, int64_t id)
 {
-  json_key(b, key);
+  jout_key(b, key);
   if (id >= 0)
     put_token(b, v, (size_t)id);
   else
@@ -336,17 +336,17 @@ tern_status import_tokenizer_config(const gguf *g, const import_hyper *h, const 
   bool present;
   TRY(gguf_get_string(g, "tokenizer.chat_template", &chat, &present, err));
   buf_adds(b, "{");
-  json_put_bool(b, "add_bos_token", v->add_bos);
-  json_put_bool(b, "add_eos_token", v->add_eos);
+  jout_put_bool(b, "add_bos_token", v->add_bos);
+  jout_put_bool(b, "add_eos_token", v->add_eos);
   put_role(b, v, "bos_token", v->bos);
   put_role(b, v, "eos_token", v->eos);
   put_role(b, v, "unk_token", v->unk);
   put_role(b, v, "pad_token", v->pad);
-  json_put_bool(b, "clean_up_tokenization_spaces", false);
-  json_put_int(b, "model_max_length", h->context);
-  json_put_str(b, "tokenizer_class", "PreTrainedTokenizerFast");
+  jout_put_bool(b, "clean_up_tokenization_spaces", false);
+  jout_put_int(b, "model_max_length", h->context);
+  jout_put_str(b, "tokenizer_class", "PreTrainedTokenizerFast");
   if (present)
-    json_put_strn(b, "chat_template", chat.data, chat.size);
+    jout_put_strn(b, "chat_template", chat.data, chat.size);
   buf_adds(b, "\n}\n");
   return b->failed ? err_nomem(err, "tokenizer_config.json") : TERN_OK;
 }

@@ -14,7 +14,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "convert/json_out.h"
+#include "format/json_out.h"
 
 typedef enum dim { NONE, WIDTH, HIDDEN, VOCAB, QUERY, KEY, HEAD } dim;
 
@@ -331,18 +331,18 @@ void import_quantization(const import_weights *w, buf *out)
   if (!best)
     return;
   buf_adds(out, "{");
-  json_put_int(out, "group_size", AFFINE_GROUP);
-  json_put_int(out, "bits", (int64_t)best);
-  json_put_str(out, "mode", "affine");
+  jout_put_int(out, "group_size", AFFINE_GROUP);
+  jout_put_int(out, "bits", (int64_t)best);
+  jout_put_str(out, "mode", "affine");
   for (size_t i = 0; i < w->n; i++) {
     const import_tensor *t = &w->tensors[i];
     if (!t->matrix || t->bits == best)
       continue;
     if (!t->bits) {
-      json_put_bool(out, t->module, false);
+      jout_put_bool(out, t->module, false);
       continue;
     }
-    json_key(out, t->module);
+    jout_key(out, t->module);
     buf_addf(out, "{\"group_size\": %d, \"bits\": %" PRIu32 "}", AFFINE_GROUP, t->bits);
   }
   buf_adds(out, "}");

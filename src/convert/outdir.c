@@ -1,4 +1,5 @@
-/* outdir.c - see outdir.h. Files are synced before the rename, so that a crash cannot leave a named but empty one. */
+/* outdir.c - see outdir.h. Files and the directory are synced before the rename and the directory above after it, so
+ * that a crash leaves the whole under its name or nothing. (model.safetensors is synced by its writer.) */
 #include "convert/outdir.h"
 
 #include <dirent.h>
@@ -11,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/path.h"
 
 /* 1: an empty directory, 0: nothing there, -1: something else (errno 0) or unreadable. */
 static int empty_directory(const char *path)
@@ -30,12 +32,22 @@ static int empty_directory(const char *path)
   return entries ? -1 : 1;
 }
 
-/* mkdtemp would make it private; this one gets the usual mode under the user's umask. */
+/* Where the last part of a path begins. */
+static size_t last_part(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+/* mkdtemp would make it private; this one gets the usual mode under the user's umask. The name begins with a dot: who
+ * lists the folder meanwhile, or after a crash, does not take it for a model. */
 static tern_status make_temporary(outdir *o, tern_error *err)
 {
+  size_t above = last_part(o->final);
   for (unsigned attempt = 0; attempt < 1000; attempt++) {
     buf name = {0};
-    buf_addf(&name, "%s.part-%ld-%u", o->final, (long)getpid(), attempt);
+    buf_add(&name, o->final, above);
+    buf_addf(&name, ".%s.part-%ld-%u", o->final + above, (long)getpid(), attempt);
     mem_free(o->temporary);
     o->temporary = buf_take(&name);
     buf_free(&name);
@@ -77,11 +89,7 @@ tern_status outdir_begin(const char *path, outdir *out, tern_error *err)
 
 char *outdir_file(const outdir *o, const char *name)
 {
-  buf path = {0};
-  buf_addf(&path, "%s/%s", o->temporary, name);
-  char *out = buf_take(&path);
-  buf_free(&path);
-  return out;
+  return path_join(o->temporary, name);
 }
 
 static tern_status write_file(const char *path, const char *data, size_t size, tern_error *err)
@@ -114,11 +122,34 @@ tern_status outdir_write(const outdir *o, const char *name, const char *data, si
   return status;
 }
 
+/* The entries of a directory on disk. File systems that cannot sync one have nothing to sync. */
+static tern_status sync_directory(const char *path, tern_error *err)
+{
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return err_errno(err, path, "open");
+  bool failed = fsync(fd) && errno != EINVAL && errno != ENOTSUP;
+  tern_status status = failed ? err_errno(err, path, "sync") : TERN_OK;
+  close(fd);
+  return status;
+}
+
+/* The name is given by now: a directory above that may not be read, or cannot be synced, takes nothing back. */
+static void sync_above(const char *final)
+{
+  char *above = mem_strndup(final, last_part(final));
+  if (above)
+    sync_directory(*above ? above : ".", NULL);
+  mem_free(above);
+}
+
 tern_status outdir_commit(outdir *o, tern_error *err)
 {
+  TRY(sync_directory(o->temporary, err));
   /* Onto an empty directory, or onto nothing; the system refuses anything else that came up meanwhile. */
   if (rename(o->temporary, o->final))
     return err_errno(err, o->final, "rename into place");
+  sync_above(o->final);
   mem_free(o->temporary);
   o->temporary = NULL;
   outdir_abandon(o);

@@ -1,5 +1,5 @@
-/* outdir.h - a directory that appears whole or not at all: filled under a temporary name beside its final one, then
- * renamed. Whatever happens in between, outdir_abandon removes it with everything in it. */
+/* outdir.h - a directory that appears whole or not at all: filled under a temporary name beside its final one, which
+ * begins with a dot, then renamed. Whatever happens in between, outdir_abandon removes it with everything in it. */
 #ifndef TERN_CONVERT_OUTDIR_H
 #define TERN_CONVERT_OUTDIR_H
 

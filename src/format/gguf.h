@@ -6,7 +6,7 @@
  * unaligned or outside the file, and tensors that overlap. What it hands out points into the mapping and lives until
  * gguf_close. Memory is in proportion to the number of keys and tensors really there.
  *
- * The format: github.com/ggml-org/ggml, docs/gguf.md.
+ * The format: github.com/ggml-org/ggml, docs/gguf.md of that repository.
  */
 #ifndef TERN_FORMAT_GGUF_H
 #define TERN_FORMAT_GGUF_H

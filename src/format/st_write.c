@@ -2,7 +2,7 @@
  *
  * The header is known before any data is, because shapes are; so a file is written front to back in one pass, through
  * one buffer. Space is reserved first where the file system can do that: a disk that is too full says so before hours
- * of conversion, not after. Whatever fails, the unfinished file is removed.
+ * of conversion, not after. It is synced before it is closed. Whatever fails, the unfinished file is removed.
  *
  * Refused: names twice, a producer that gives fewer or more bytes than its shape, an output path that exists.
  */
@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "format/json_out.h"
 #include "format/st.h"
 
 typedef struct item {
@@ -125,37 +126,22 @@ tern_status st_writer_meta(st_writer *w, const char *key, const char *value, ter
 
 /* ---- the header -------------------------------------------------------------------------------------------------- */
 
-static void add_string(buf *b, const char *s)
-{
-  buf_addc(b, '"');
-  for (; *s; s++) {
-    unsigned char c = (unsigned char)*s;
-    if (c == '"' || c == '\\')
-      buf_addc(b, '\\');
-    if (c < 0x20)
-      buf_addf(b, "\\u%04x", c);
-    else
-      buf_addc(b, *s);
-  }
-  buf_addc(b, '"');
-}
-
 static void add_metadata(buf *b, const st_writer *w)
 {
   buf_adds(b, "\"__metadata__\":{");
   for (size_t i = 0; i < w->n_metadata; i++) {
     if (i)
       buf_addc(b, ',');
-    add_string(b, w->metadata[i].key);
+    jout_str(b, w->metadata[i].key, strlen(w->metadata[i].key));
     buf_addc(b, ':');
-    add_string(b, w->metadata[i].value);
+    jout_str(b, w->metadata[i].value, strlen(w->metadata[i].value));
   }
   buf_addc(b, '}');
 }
 
 static void add_tensor(buf *b, const st_tensor *t, size_t begin)
 {
-  add_string(b, t->name);
+  jout_str(b, t->name, strlen(t->name));
   buf_addf(b, ":{\"dtype\":\"%s\",\"shape\":[", st_dtype_name(t->dtype));
   for (int i = 0; i < t->rank; i++)
     buf_addf(b, "%s%" PRId64, i ? "," : "", t->shape[i]);
@@ -254,7 +240,9 @@ static tern_status write_file(st_writer *w, const buf *head, tern_error *err)
   TRY(write_all(w, (const uint8_t *)head->data, head->length, err));
   for (size_t i = 0; i < w->n_items; i++)
     TRY(write_item(w, &w->items[i], err));
-  return flush(w, err);
+  TRY(flush(w, err));
+  /* EINVAL: a file system that has nothing to sync. */
+  return fsync(w->fd) && errno != EINVAL ? err_errno(err, w->path, "write") : TERN_OK;
 }
 
 tern_status st_writer_write(st_writer *w, const char *path, tern_error *err)

@@ -82,6 +82,13 @@ def test_own(folder):
     plain = Path(folder) / "plain"
     shutil.copytree(GEMMA, plain)
     same("a directory", home.path_of(plain), plain)
+    for unfinished in ("imports/.three.part-1-0", "models/b/.two.part-1-0", ".one.part-1-0"):
+        shutil.copytree(LLAMA, home.own / unfinished)
+    listed = json.loads(tern("ls", "--json", env=home.env).out)
+    same("ls leaves unfinished imports out", [m["id"] for m in listed], ["a/one", "b/two"])
+    same("a name does not match them", home.path_of("two"), home.own / "models/b/two")
+    said = home.path_of("three")
+    tally.check("nor are they found by one", said.startswith("exit 1"), said)
     (Path(folder) / "text").write_text("x")
     said = home.path_of(Path(folder) / "text")
     tally.check("a file that is no model", said.startswith("exit 1") and "gguf" in said, said)

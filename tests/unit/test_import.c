@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "convert/ggml_blocks.h"
 #include "convert/import.h"
+#include "convert/outdir.h"
 #include "gguf_build.h"
 
 static char folder[] = "/tmp/tern-import-XXXXXX";
@@ -347,13 +348,36 @@ static void offsets_are_exact(void **state)
     }
 }
 
+/* Who lists the folder meanwhile must not take it for a model. */
+static void the_temporary_name_begins_with_a_dot(void **state)
+{
+  (void)state;
+  outdir o = {0};
+  tern_error err;
+  size_t before = entries(folder);
+  if (outdir_begin(out, &o, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+  assert_memory_equal(o.temporary, folder, strlen(folder));
+  assert_memory_equal(o.temporary + strlen(folder), "/.model.part-", 13);
+  assert_int_equal(outdir_write(&o, "config.json", "{}", 2, &err), TERN_OK);
+  assert_int_equal(outdir_commit(&o, &err), TERN_OK);
+  assert_int_equal(entries(out), 1);
+  remove_out();
+  assert_int_equal(entries(folder), before);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(whole_directory_appears),  cmocka_unit_test(every_failed_allocation_leaves_nothing),
-      cmocka_unit_test(full_disk_leaves_nothing), cmocka_unit_test(interruption_leaves_nothing),
-      cmocka_unit_test(unusable_target),          cmocka_unit_test(names_what_it_refuses),
-      cmocka_unit_test(packing_is_a_bit_stream),  cmocka_unit_test(offsets_are_exact),
+      cmocka_unit_test(whole_directory_appears),
+      cmocka_unit_test(every_failed_allocation_leaves_nothing),
+      cmocka_unit_test(full_disk_leaves_nothing),
+      cmocka_unit_test(interruption_leaves_nothing),
+      cmocka_unit_test(unusable_target),
+      cmocka_unit_test(names_what_it_refuses),
+      cmocka_unit_test(packing_is_a_bit_stream),
+      cmocka_unit_test(offsets_are_exact),
+      cmocka_unit_test(the_temporary_name_begins_with_a_dot),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

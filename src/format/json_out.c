@@ -1,12 +1,12 @@
 /* json_out.c - see json_out.h. */
-#include "convert/json_out.h"
+#include "format/json_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void json_str(buf *b, const char *s, size_t n)
+void jout_str(buf *b, const char *s, size_t n)
 {
   buf_addc(b, '"');
   size_t from = 0;
@@ -27,20 +27,20 @@ void json_str(buf *b, const char *s, size_t n)
   buf_addc(b, '"');
 }
 
-void json_item(buf *b)
+void jout_item(buf *b)
 {
   if (b->length && b->data[b->length - 1] != '{' && b->data[b->length - 1] != '[')
     buf_adds(b, ",\n");
 }
 
-void json_key(buf *b, const char *key)
+void jout_key(buf *b, const char *key)
 {
-  json_item(b);
-  json_str(b, key, strlen(key));
+  jout_item(b);
+  jout_str(b, key, strlen(key));
   buf_adds(b, ": ");
 }
 
-void json_float32(buf *b, double x)
+void jout_float32(buf *b, double x)
 {
   char text[40] = "0";
   if (x > -1e15 && x < 1e15 && x == (double)(int64_t)x) { /* 100000.0 rather than 1e+05 */
@@ -58,36 +58,36 @@ void json_float32(buf *b, double x)
     buf_adds(b, ".0");
 }
 
-void json_put_strn(buf *b, const char *key, const char *s, size_t n)
+void jout_put_strn(buf *b, const char *key, const char *s, size_t n)
 {
-  json_key(b, key);
-  json_str(b, s, n);
+  jout_key(b, key);
+  jout_str(b, s, n);
 }
 
-void json_put_str(buf *b, const char *key, const char *s)
+void jout_put_str(buf *b, const char *key, const char *s)
 {
-  json_put_strn(b, key, s, strlen(s));
+  jout_put_strn(b, key, s, strlen(s));
 }
 
-void json_put_int(buf *b, const char *key, int64_t x)
+void jout_put_int(buf *b, const char *key, int64_t x)
 {
-  json_key(b, key);
+  jout_key(b, key);
   buf_addf(b, "%" PRId64, x);
 }
 
-void json_put_float32(buf *b, const char *key, double x)
+void jout_put_float32(buf *b, const char *key, double x)
 {
-  json_key(b, key);
-  json_float32(b, x);
+  jout_key(b, key);
+  jout_float32(b, x);
 }
 
-void json_put_bool(buf *b, const char *key, bool x)
+void jout_put_bool(buf *b, const char *key, bool x)
 {
-  json_put_raw(b, key, x ? "true" : "false");
+  jout_put_raw(b, key, x ? "true" : "false");
 }
 
-void json_put_raw(buf *b, const char *key, const char *json)
+void jout_put_raw(buf *b, const char *key, const char *json)
 {
-  json_key(b, key);
+  jout_key(b, key);
   buf_adds(b, json);
 }
