@@ -1,6 +1,7 @@
 /* answer.c - see answer.h. */
 #include "cli/answer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -41,15 +42,27 @@ static tern_status own_template(const answerer *r, const char *given, tern_error
   return status == TERN_OK ? status : err_prefix(err, status, "--chat-template");
 }
 
+static tern_status read_variables(answerer *r, const char *text, tern_error *err)
+{
+  static const char flag[] = "--chat-template-args";
+  const char *key;
+  json_t *value;
+  if (jsonu_parse(flag, text, strlen(text), &r->variables, err) != TERN_OK)
+    return err ? err->status = TERN_E_USAGE : TERN_E_USAGE;
+  json_object_foreach(r->variables, key, value)
+  {
+    if (!jsonu_finite(value))
+      return err_set(err, TERN_E_USAGE, "%s: \"%.60s\" is or holds NaN or an infinity: give a finite number", flag,
+                     key);
+  }
+  return TERN_OK;
+}
+
 static tern_status open_template(answerer *r, tern_error *err)
 {
   const cli_args *a = r->args;
-  if (a->template_args) {
-    tern_status status =
-        jsonu_parse("--chat-template-args", a->template_args, strlen(a->template_args), &r->variables, err);
-    if (status != TERN_OK)
-      return err ? err->status = TERN_E_USAGE : TERN_E_USAGE;
-  }
+  if (a->template_args)
+    TRY(read_variables(r, a->template_args, err));
   if (a->chat_template)
     return own_template(r, a->chat_template, err);
   if (a->default_template && !answer_has_template(r))
@@ -83,10 +96,12 @@ static tern_status read_bias(answerer *r, tern_error *err)
     if (!args_read_int(key, 0, r->model->info.vocab - 1, &id))
       status = err_set(err, TERN_E_USAGE, "--logit-bias: \"%.40s\" is not a token id from 0 to %d", key,
                        r->model->info.vocab - 1);
-    else if (!json_is_number(value))
-      status = err_set(err, TERN_E_USAGE, "--logit-bias: the value of %s is not a number", key);
-    r->bias_ids[n] = (int32_t)id;
-    r->bias_values[n++] = (float)json_number_value(value);
+    else if (!json_is_number(value) || !isfinite((float)jsonu_real(value)))
+      status = err_set(err, TERN_E_USAGE, "--logit-bias: the value of %s is not a finite number", key);
+    else {
+      r->bias_ids[n] = (int32_t)id;
+      r->bias_values[n++] = (float)jsonu_real(value);
+    }
   }
   json_decref(tree);
   r->options.sampling.bias_ids = r->bias_ids;
@@ -225,8 +240,11 @@ static bool thinks(const tok *t)
 static char *request_of(const answerer *r, const json_t *messages)
 {
   json_t *variables = r->variables ? json_deep_copy(r->variables) : json_object();
-  if (variables && !json_object_get(variables, "enable_thinking"))
-    json_object_set_new(variables, "enable_thinking", json_boolean(thinks(r->model->tok)));
+  if (variables && !json_object_get(variables, "enable_thinking") &&
+      json_object_set_new(variables, "enable_thinking", json_boolean(thinks(r->model->tok))) != 0) {
+    json_decref(variables);
+    return NULL;
+  }
   json_t *request =
       json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt", 1, "kwargs", variables);
   char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
@@ -258,9 +276,11 @@ tern_status answer_raw_ids(const answerer *r, const char *text, size_t length, i
   return tok_encode(r->model->tok, text, length, true, ids, n, err);
 }
 
-json_t *answer_message(const char *role, const char *text, size_t length)
+tern_status answer_add_message(json_t *messages, const char *role, const char *text, size_t length, tern_error *err)
 {
-  return json_pack("{ss so}", "role", role, "content", json_stringn(text, length));
+  size_t at = strcmp(role, "system") == 0 ? 0 : json_array_size(messages);
+  json_t *message = json_pack("{ss so}", "role", role, "content", json_stringn(text, length));
+  return json_array_insert_new(messages, at, message) ? err_nomem(err, "messages") : TERN_OK;
 }
 
 /* ---- generate ---- */

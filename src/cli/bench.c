@@ -242,9 +242,9 @@ static void print_json(const bench *b, const char *dir)
   json_t *rows = json_array();
   for (size_t i = 0; i < b->n_rows; i++) {
     const bench_row *r = &b->rows[i];
-    json_array_append_new(rows, json_pack("{ss si si si sf sf sf sf sf}", "kind", r->decode ? "decode" : "prompt", "n",
-                                          r->n, "depth", r->depth, "batch", r->batch, "tok_s", r->tok_s, "sd", r->sd,
-                                          "ms", r->ms, "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth)));
+    out_append(&rows, json_pack("{ss si si si sf sf sf sf sf}", "kind", r->decode ? "decode" : "prompt", "n", r->n,
+                                "depth", r->depth, "batch", r->batch, "tok_s", r->tok_s, "sd", r->sd, "ms", r->ms,
+                                "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth)));
   }
   out_json(json_pack("{ss ss ss si sf sf sf so}", "model", dir, "numerics", use_numerics_name(b->m->numerics),
                      "backend", b->m->cx.backend->name, "threads", pool_size(b->m->workers), "open_ms", b->open_ms,

@@ -19,6 +19,7 @@
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "cli/whole_file.h"
 #include "format/json_util.h"
 
 enum { MOST_LINE = 16 << 20, MOST_FILE = 64 << 20 };
@@ -109,7 +110,10 @@ static read_end read_message(const talk *t, buf *text)
     buf line = {0};
     end = read_line(&line);
     buf_add(text, line.data ? line.data : "", line.length);
+    text->failed = text->failed || line.failed;
     buf_free(&line);
+    if (text->failed)
+      return READ_LINE;
     if (end == READ_EOF) {
       cut(text, text->length - before + 1);
       return READ_LINE;
@@ -135,6 +139,20 @@ static void drop_last(talk *t)
   json_array_remove(t->messages, json_array_size(t->messages) - 1);
 }
 
+/* Puts the answer into the conversation; where memory runs out, it and its question leave it. */
+static void keep_answer(talk *t)
+{
+  tern_error why = {0};
+  const char *text = t->answer.data ? t->answer.data : "";
+  tern_status status = t->answer.failed ? err_nomem(&why, "answer")
+                                        : answer_add_message(t->messages, "assistant", text, t->answer.length, &why);
+  if (status == TERN_OK)
+    return;
+  say_error(why.text);
+  drop_last(t);
+  buf_free(&t->answer);
+}
+
 /* Answers the last message. What goes wrong is said and the message dropped; only a lost stdout ends the program. */
 static void reply(talk *t)
 {
@@ -158,8 +176,7 @@ static void reply(talk *t)
   }
   out_write("\n", 1);
   out_flush();
-  const char *text = t->answer.data ? t->answer.data : "";
-  json_array_append_new(t->messages, answer_message("assistant", text, t->answer.length));
+  keep_answer(t);
   if (!stopped) {
     t->last = result;
     t->last.text = NULL;
@@ -181,20 +198,27 @@ static void take_message(talk *t, const buf *text)
     say_error(why.text);
     return;
   }
-  json_array_append_new(t->messages, answer_message("user", text->data, text->length));
-  reply(t);
+  if (answer_add_message(t->messages, "user", text->data, text->length, &why) != TERN_OK)
+    say_error(why.text);
+  else
+    reply(t);
 }
 
 /* ---- commands ---- */
 
-static void set_system(talk *t, const char *text)
+/* The old one stays where there is no memory for the new one. */
+static tern_status set_system(talk *t, const char *text, tern_error *err)
 {
   json_t *first = json_array_get(t->messages, 0);
   const char *role = json_string_value(json_object_get(first, "role"));
-  if (role && !strcmp(role, "system"))
-    json_array_remove(t->messages, 0);
-  if (*text)
-    json_array_insert_new(t->messages, 0, answer_message("system", text, strlen(text)));
+  size_t old = role && !strcmp(role, "system") ? 1 : 0;
+  if (*text) {
+    TRY(answer_add_message(t->messages, "system", text, strlen(text), err));
+    old *= 2; /* it now stands at 1 */
+  }
+  if (old)
+    json_array_remove(t->messages, old - 1);
+  return TERN_OK;
 }
 
 static bool command_help(talk *t, const char *rest)
@@ -226,34 +250,49 @@ static bool command_clear(talk *t, const char *rest)
 static bool command_system(talk *t, const char *rest)
 {
   tern_error why;
-  if (use_check_utf8("message", rest, strlen(rest), &why) != TERN_OK) {
+  if (use_check_utf8("message", rest, strlen(rest), &why) != TERN_OK || set_system(t, rest, &why) != TERN_OK) {
     say_error(why.text);
     return true;
   }
-  set_system(t, rest);
   say("%s", *rest ? "system message set" : "no system message");
   return true;
 }
 
+/* Whole or not at all: what stood under the name stays until the new text is complete. */
+static tern_status save(const talk *t, const char *path, tern_error *err)
+{
+  whole_file f;
+  json_t *document = json_pack("{sO}", "messages", t->messages);
+  if (!document)
+    return err_nomem(err, "messages");
+  tern_status status = whole_open(&f, path, err);
+  if (status == TERN_OK && json_dumpf(document, f.file, JSON_INDENT(2)) != 0)
+    status = ferror(f.file) ? err_errno(err, path, "write") : err_nomem(err, "messages");
+  if (status == TERN_OK)
+    status = whole_finish(&f, err);
+  whole_abandon(&f);
+  json_decref(document);
+  return status;
+}
+
 static bool command_save(talk *t, const char *rest)
 {
-  json_t *document = json_pack("{sO}", "messages", t->messages);
+  tern_error why;
   if (!*rest)
     say("/save needs a file name");
-  else if (!document || json_dump_file(document, rest, JSON_INDENT(2)) != 0)
-    say("%s: could not be written: %s", rest, strerror(errno));
+  else if (save(t, rest, &why) != TERN_OK)
+    say_error(why.text);
   else
     say("saved %zu messages to %s", json_array_size(t->messages), rest);
-  json_decref(document);
   return true;
 }
 
-/* Whether all of it is {"role", "content"} in strings. */
-static bool is_conversation(const json_t *messages)
+/* Whether all of it is {"role", "content"} in strings, and what else is there can go to a template. */
+static bool is_conversation(json_t *messages)
 {
   size_t i;
   json_t *message;
-  if (!json_is_array(messages))
+  if (!json_is_array(messages) || !jsonu_finite(messages))
     return false;
   json_array_foreach(messages, i, message) if (!json_is_string(json_object_get(message, "role")) ||
                                                !json_is_string(json_object_get(message, "content"))) return false;
@@ -382,7 +421,7 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
   TRY(tern_session_open(t->r.model, &options, &t->session, err));
   if (a->system) {
     TRY(use_check_utf8("--system", a->system, strlen(a->system), err));
-    set_system(t, a->system);
+    TRY(set_system(t, a->system, err));
   }
   if (t->terminal)
     say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);

@@ -11,33 +11,9 @@ static tern_status read_ids(int32_t **ids, size_t *n, tern_error *err)
 {
   char *text;
   size_t length;
-  json_error_t where;
   TRY(use_text("-", &text, &length, err));
-  json_t *array = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+  tern_status status = use_ids_array("stdin", text, length, ids, n, err);
   mem_free(text);
-  if (!json_is_array(array)) {
-    json_decref(array);
-    if (array)
-      return err_set(err, TERN_E_FORMAT, "stdin: not a JSON array of token ids");
-    return err_set(err, TERN_E_FORMAT, "stdin: line %d, column %d: not a JSON array of token ids: %s", where.line,
-                   where.column, where.text);
-  }
-  tern_status status = TERN_OK;
-  *n = json_array_size(array);
-  *ids = mem_array(*n, sizeof **ids);
-  if (!*ids)
-    status = err_nomem(err, "token ids");
-  for (size_t i = 0; i < *n && status == TERN_OK; i++) {
-    const json_t *item = json_array_get(array, i);
-    json_int_t id = json_integer_value(item);
-    if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
-      status = err_set(err, TERN_E_FORMAT, "stdin: element %zu of the array is not a token id", i);
-    else
-      (*ids)[i] = (int32_t)id;
-  }
-  json_decref(array);
-  if (status != TERN_OK)
-    mem_free(*ids);
   return status;
 }
 
@@ -52,7 +28,7 @@ static tern_status print_stream(const tok *t, const int32_t *ids, size_t n, bool
   for (size_t i = 0; i <= n && status == TERN_OK; i++) {
     status = i < n ? detok_push(d, ids[i], &text, &length, err) : detok_finish(d, &text, &length, err);
     if (status == TERN_OK && length)
-      json_array_append_new(pieces, json_stringn(text, length));
+      out_append(&pieces, json_stringn(text, length));
   }
   detok_close(d);
   if (status == TERN_OK)

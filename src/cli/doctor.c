@@ -70,9 +70,9 @@ static void print_json(const findings *f)
     json_object_set_new(features, f->features[i].name, json_boolean(f->features[i].there));
   for (int i = 0; i < SIMD_LEVELS; i++)
     if (ops_cpu((ops_simd)i))
-      json_array_append_new(levels, json_string(ops_simd_name((ops_simd)i)));
+      out_append(&levels, json_string(ops_simd_name((ops_simd)i)));
   for (int i = 0; i < f->n_missing; i++)
-    json_array_append_new(missing, json_string(f->missing[i]));
+    out_append(&missing, json_string(f->missing[i]));
   out_json(json_pack("{ss ss si so so ss sf sf sf si s[ss] ss? ss? sI so}", "version", tern_version(), "cpu", f->cpu,
                      "cores", f->cores, "features", features, "simd_usable", levels, "simd",
                      ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,

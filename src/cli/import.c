@@ -27,9 +27,8 @@ static void print_json(const import_report *r, const char *dir)
   json_t *kinds = json_array();
   for (size_t i = 0; i < r->n_kinds; i++) {
     const import_kind *k = &r->kinds[i];
-    json_array_append_new(kinds,
-                          json_pack("{ss sI sI si ss ss}", "type", k->type, "tensors", (json_int_t)k->tensors, "values",
-                                    (json_int_t)k->values, "bits", (int)k->bits, "dtype", k->dtype, "how", k->how));
+    out_append(&kinds, json_pack("{ss sI sI si ss ss}", "type", k->type, "tensors", (json_int_t)k->tensors, "values",
+                                 (json_int_t)k->values, "bits", (int)k->bits, "dtype", k->dtype, "how", k->how));
   }
   out_json(json_pack("{ss ss ss ss sI sI sI sI so}", "path", dir, "architecture", r->architecture, "model_type",
                      r->model_type, "dtype", r->dtype, "tensors_in", (json_int_t)r->tensors_in, "tensors_out",

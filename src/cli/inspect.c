@@ -41,7 +41,7 @@ static json_t *config_json(const model_config *c)
   json_t *scaling = c->rope_scaling ? json_deep_copy(c->rope_scaling) : json_null();
   json_t *sliding = json_array();
   for (int i = 0; i < c->layers; i++)
-    json_array_append_new(sliding, json_string(c->sliding[i] ? "sliding_attention" : "full_attention"));
+    out_append(&sliding, json_string(c->sliding[i] ? "sliding_attention" : "full_attention"));
   return json_pack("{ss si si si si si si si si sf sf sf so sb sb sb sb sf si so}", "architecture", c->arch->name,
                    "width", c->width, "layers", c->layers, "heads", c->heads, "kv_heads", c->kv_heads, "head_dim",
                    c->head_dim, "ffn", c->ffn, "vocab", c->vocab, "max_positions", c->max_positions, "norm_eps",
@@ -67,10 +67,10 @@ static json_t *tensors_json(const model *m)
     const st_tensor *t = ckpt_at(m->ckpt, i);
     json_t *shape = json_array();
     for (int d = 0; d < t->rank; d++)
-      json_array_append_new(shape, json_integer(t->shape[d]));
-    json_array_append_new(all, json_pack("{ss ss so sI ss ss}", "name", t->name, "dtype", st_dtype_name(t->dtype),
-                                         "shape", shape, "bytes", (json_int_t)t->bytes, "file", ckpt_file(m->ckpt, t),
-                                         "use", ckpt_marked(m->ckpt, t) ? "bound" : "dropped"));
+      out_append(&shape, json_integer(t->shape[d]));
+    out_append(&all, json_pack("{ss ss so sI ss ss}", "name", t->name, "dtype", st_dtype_name(t->dtype), "shape", shape,
+                               "bytes", (json_int_t)t->bytes, "file", ckpt_file(m->ckpt, t), "use",
+                               ckpt_marked(m->ckpt, t) ? "bound" : "dropped"));
   }
   return all;
 }
@@ -79,8 +79,8 @@ static json_t *drop_rules_json(const model *m)
 {
   json_t *rules = json_array();
   for (int i = 0; i < ARCH_MAX_DROPS && m->config.arch->drops[i].pattern; i++)
-    json_array_append_new(rules, json_pack("{ss sI}", "pattern", m->config.arch->drops[i].pattern, "matched",
-                                           (json_int_t)m->weights.drop_matches[i]));
+    out_append(&rules, json_pack("{ss sI}", "pattern", m->config.arch->drops[i].pattern, "matched",
+                                 (json_int_t)m->weights.drop_matches[i]));
   return rules;
 }
 
@@ -97,7 +97,7 @@ static json_t *unread_json(const model *m)
   json_t *keys = json_array();
   size_t cursor = 0;
   for (const char *key; (key = cfg_unread(m->cfg, CFG_ROOT, &cursor));)
-    json_array_append_new(keys, json_string(key));
+    out_append(&keys, json_string(key));
   return keys;
 }
 

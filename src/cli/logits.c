@@ -7,102 +7,22 @@
  * The greedy choice is the reference's: the first of the largest of logits - logsumexp(logits), in the model's type.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
+#include "cli/whole_file.h"
 #include "engine/sample.h"
 #include "engine/session.h"
-
-/* ---- the file: written under another name, so that what stands under its own is whole ---- */
-
-typedef struct rows_file {
-  FILE *file; /* NULL: nobody asked for one */
-  const char *path;
-  char *partial; /* the other name; NULL where the target is a device or a pipe, which is written as it is */
-} rows_file;
-
-static tern_status rows_open(rows_file *f, const char *path, tern_error *err)
-{
-  struct stat st;
-  buf name = {0};
-  *f = (rows_file){.path = path};
-  if (!path)
-    return TERN_OK;
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-    if (S_ISDIR(st.st_mode))
-      return err_set(err, TERN_E_IO, "%s: is a directory", path);
-    f->file = fopen(path, "we");
-    return f->file ? TERN_OK : err_errno(err, path, "open");
-  }
-  buf_addf(&name, "%s.XXXXXX", path);
-  f->partial = buf_take(&name);
-  if (!f->partial)
-    return err_nomem(err, path);
-  int fd = mkostemp(f->partial, O_CLOEXEC);
-  f->file = fd < 0 ? NULL : fdopen(fd, "w");
-  if (f->file)
-    return TERN_OK;
-  tern_status status = err_errno(err, path, "create");
-  if (fd >= 0) {
-    close(fd);
-    unlink(f->partial);
-  }
-  mem_free(f->partial);
-  f->partial = NULL;
-  return status;
-}
-
-/* Leaves nothing behind. */
-static void rows_abandon(rows_file *f)
-{
-  if (f->file)
-    fclose(f->file);
-  if (f->partial)
-    unlink(f->partial);
-  mem_free(f->partial);
-  *f = (rows_file){0};
-}
-
-static tern_status rows_finish(rows_file *f, tern_error *err)
-{
-  tern_status status = TERN_OK;
-  if (!f->file)
-    return TERN_OK;
-  mode_t mask = umask(0);
-  umask(mask);
-  bool failed = fflush(f->file) != 0 || ferror(f->file);
-  if (!failed && f->partial)
-    failed = fchmod(fileno(f->file), 0666 & ~mask) != 0;
-  if (failed)
-    status = err_errno(err, f->path, "write");
-  if (fclose(f->file) != 0 && status == TERN_OK)
-    status = err_errno(err, f->path, "write");
-  f->file = NULL;
-  if (status == TERN_OK && f->partial) {
-    if (rename(f->partial, f->path) != 0) {
-      status = err_errno(err, f->path, "rename");
-    } else {
-      mem_free(f->partial);
-      f->partial = NULL;
-    }
-  }
-  return status;
-}
 
 /* ---- rows ---- */
 
 typedef struct collector {
-  rows_file file;
+  whole_file file; /* closed: nobody asked for one */
   int vocab;
   size_t rows;
   int error;        /* errno of the first failed write */
@@ -146,21 +66,11 @@ static tern_status read_ids_file(const char *path, cli_ints *out, tern_error *er
   char *text;
   size_t length;
   TRY(use_text(path, &text, &length, err));
-  char *from = text, *end = text + length;
-  while (end > from && strchr(" \t\r\n]", end[-1]))
-    *--end = 0;
-  while (strchr(" \t\r\n[", *from) && *from)
-    from++;
-  for (char *at = from; *at; at++) { /* blanks between numbers separate as well as commas do */
-    size_t blanks = strspn(at, " \t\r\n");
-    if (blanks && at > from && at[-1] != ',' && at[blanks] != ',')
-      *at = ',';
-  }
-  tern_status status = args_read_ints(path, from, 0, INT32_MAX, out, err);
-  if (status == TERN_E_USAGE && err)
-    status = err->status = TERN_E_FORMAT; /* a bad file is bad input, not bad usage */
+  tern_status status = text[strspn(text, " \t\r\n")] == '['
+                           ? use_ids_array(path, text, length, &out->items, &out->n, err)
+                           : use_ids_list(path, text, length, out, err);
   mem_free(text);
-  return status;
+  return status == TERN_OK && !out->n ? err_set(err, TERN_E_FORMAT, "%s: no token ids", path) : status;
 }
 
 static tern_status gather(const cli_args *a, timeline *t, tern_error *err)
@@ -170,8 +80,13 @@ static tern_status gather(const cli_args *a, timeline *t, tern_error *err)
     return err_set(err, TERN_E_USAGE, "logits: the prompt comes from --ids or from --ids-file: give one of them");
   if (a->feed.items && ARGS_GIVEN(a, steps))
     return err_set(err, TERN_E_USAGE, "logits: --feed says the steps already: leave --steps out");
-  if (a->ids_file)
-    TRY(read_ids_file(a->ids_file, &filed, err));
+  if (a->ids_file) {
+    tern_status status = read_ids_file(a->ids_file, &filed, err);
+    if (status != TERN_OK) {
+      mem_free(filed.items);
+      return status;
+    }
+  }
   const cli_ints *prompt = a->ids_file ? &filed : &a->ids;
   size_t steps = a->feed.items ? a->feed.n : (size_t)a->steps;
   t->ids = mem_array(prompt->n + steps, sizeof *t->ids);
@@ -254,13 +169,13 @@ static tern_status with_model(const cli_args *a, model *m, timeline *t, tern_err
   tern_status status = TERN_OK;
   if (!a->feed.items && a->steps)
     status = sampler_open(&greedy, m->config.vocab, types[model_logits_dtype(m)], &c.chooser, err);
-  if (status == TERN_OK)
-    status = rows_open(&c.file, a->out, err);
+  if (status == TERN_OK && a->out)
+    status = whole_open(&c.file, a->out, err);
   if (status == TERN_OK)
     status = run_session(a, m, t, &c, err);
   if (status == TERN_OK)
-    status = rows_finish(&c.file, err);
-  rows_abandon(&c.file);
+    status = whole_finish(&c.file, err);
+  whole_abandon(&c.file);
   sampler_close(c.chooser);
   if (status == TERN_OK)
     report(m, t, &c);

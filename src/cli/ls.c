@@ -90,7 +90,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
     char size[32];
     describe(&list.items[i], room, &l);
     if (a->json) {
-      json_array_append_new(rows, row(&list.items[i], &l));
+      out_append(&rows, row(&list.items[i], &l));
       continue;
     }
     out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.type, l.tier, l.fidelity, l.quantisation,

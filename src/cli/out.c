@@ -72,6 +72,16 @@ void out_json(json_t *document)
   out_write("\n", 1);
 }
 
+void out_append(json_t **array, json_t *item)
+{
+  if (*array && json_array_append_new(*array, item) == 0)
+    return;
+  if (!*array)
+    json_decref(item);
+  json_decref(*array);
+  *array = NULL;
+}
+
 void out_flush(void)
 {
   if (!state.failed && fflush(stdout) != 0)

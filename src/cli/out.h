@@ -18,6 +18,8 @@ void out_write(const char *text, size_t length);
 void out_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The document on one line; takes over the reference. NULL counts as memory that ran out. */
 void out_json(json_t *document);
+/* Appends to an array and takes over the item. Where memory runs out the array becomes NULL, which out_json reports. */
+void out_append(json_t **array, json_t *item);
 /* Hands what was written to the system now: between the pieces of a stream. */
 void out_flush(void);
 /* Whether what is written still arrives. */

@@ -14,6 +14,7 @@
 #include "base/half.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/sha256.h"
 #include "cli/out.h"
 #include "cli/signals.h"
@@ -139,7 +140,7 @@ static tern_status golden_open(char *path, golden *g, tern_error *err)
 
 typedef struct comparison {
   const golden *g;
-  int next; /* row that comes next */
+  int next; /* row that comes next, so the number of those that came */
   sampler *chooser;
   int32_t chosen;
   tern_status status; /* of the choice */
@@ -153,8 +154,10 @@ static void compare(void *user, int64_t position, float *logits)
   comparison *c = user;
   const golden *g = c->g;
   (void)position;
-  if (c->next >= g->rows)
+  if (c->next >= g->rows) { /* counted: a row too many is a difference */
+    c->next++;
     return;
+  }
   const uint8_t *want = g->rows_map.data + (size_t)c->next * (size_t)g->vocab * VALUE_BYTES;
   for (int i = 0; i < g->vocab && c->row < 0; i++) {
     uint32_t bits;
@@ -212,9 +215,11 @@ static tern_status run(const golden *g, session *s, comparison *c, bool *equal, 
   }
   if (c->row >= 0)
     print_difference(c);
+  else if (c->next != g->rows)
+    out_printf("%s: %d rows came, the golden has %d\n", g->name, c->next, g->rows);
   else
     out_printf("%s: %d rows of %d equal\n", g->name, g->rows, g->vocab);
-  *equal = c->row < 0;
+  *equal = c->row < 0 && c->next == g->rows;
   return c->row < 0 ? c->status : TERN_OK;
 }
 
@@ -263,11 +268,9 @@ static tern_status list_goldens(const char *folder, char ***out, size_t *n, tern
   *n = 0;
   for (struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     const char *end = strrchr(e->d_name, '.');
-    buf path = {0};
     if (e->d_name[0] == '.' || !end || strcmp(end, ".json") != 0)
       continue;
-    buf_addf(&path, "%s/%s", folder, e->d_name);
-    char *text = buf_take(&path);
+    char *text = path_join(folder, e->d_name);
     if (text && *n < MOST_GOLDENS && mem_grow(out, &capacity, *n + 1, sizeof **out)) {
       (*out)[(*n)++] = text;
     } else {
@@ -340,6 +343,9 @@ tern_status verb_parity(const cli_args *a, tern_error *err)
   mem_free(dir);
   if (status != TERN_OK)
     return status;
+  if (counts.skipped)
+    say("%s: goldens of other numerics than %s left out: %zu", a->golden, use_numerics_name((tern_numerics)a->numerics),
+        counts.skipped);
   if (counts.different)
     return err_set(err, TERN_E_FORMAT, "parity: %zu of %zu goldens differ", counts.different,
                    counts.different + counts.equal);

@@ -62,10 +62,11 @@ static tern_status prompt_ids(const answerer *r, const char *text, size_t length
   if (a->system)
     TRY(use_check_utf8("--system", a->system, strlen(a->system), err));
   json_t *messages = json_array();
-  if (a->system)
-    json_array_append_new(messages, answer_message("system", a->system, strlen(a->system)));
-  json_array_append_new(messages, answer_message("user", text, length));
-  tern_status status = answer_chat_ids(r, messages, ids, n, err);
+  tern_status status = answer_add_message(messages, "user", text, length, err);
+  if (status == TERN_OK && a->system)
+    status = answer_add_message(messages, "system", a->system, strlen(a->system), err);
+  if (status == TERN_OK)
+    status = answer_chat_ids(r, messages, ids, n, err);
   json_decref(messages);
   return status;
 }

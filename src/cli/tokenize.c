@@ -13,19 +13,29 @@ static json_t *string(const char *text, size_t n)
   return text ? json_stringn(text, n) : json_null();
 }
 
+/* {"id", "piece", "text"}; new reference, NULL: no memory. */
+static tern_status piece_row(const tok *t, int32_t id, json_t **row, tern_error *err)
+{
+  size_t piece_length = 0, length;
+  char *text;
+  const char *piece = tok_piece(t, id, &piece_length);
+  TRY(tok_decode(t, &id, 1, false, &text, &length, err));
+  *row = json_pack("{si so so}", "id", (int)id, "piece", string(piece, piece_length), "text", string(text, length));
+  mem_free(text);
+  return *row ? TERN_OK : err_nomem(err, "pieces");
+}
+
 static tern_status print_pieces(const tok *t, const int32_t *ids, size_t n, bool json, tern_error *err)
 {
-  json_t *all = json ? json_array() : NULL;
+  json_t *all = json ? json_array() : NULL, *row;
   for (size_t i = 0; i < n && out_ok(); i++) {
-    size_t piece_length = 0, length;
-    char *text;
-    const char *piece = tok_piece(t, ids[i], &piece_length);
-    TRY(tok_decode(t, &ids[i], 1, false, &text, &length, err));
-    json_t *row =
-        json_pack("{si so so}", "id", (int)ids[i], "piece", string(piece, piece_length), "text", string(text, length));
-    mem_free(text);
+    tern_status status = piece_row(t, ids[i], &row, err);
+    if (status != TERN_OK) {
+      json_decref(all);
+      return status;
+    }
     if (json) {
-      json_array_append_new(all, row);
+      out_append(&all, row);
       continue;
     }
     char *piece_json = json_dumps(json_object_get(row, "piece"), JSON_ENCODE_ANY);

@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/out.h"
+#include "format/json_scan.h"
 
 enum { MOST_TEXT = 1 << 30, READ_AT_ONCE = 1 << 16 };
 
@@ -112,6 +113,73 @@ tern_status use_operand(const char *operand, char **text, size_t *length, tern_e
   *length = strlen(operand);
   *text = mem_strndup(operand, *length);
   return *text ? TERN_OK : err_nomem(err, "text");
+}
+
+/* ---- token ids ---- */
+
+/* One element of the array. */
+static tern_status scan_id(json_scan *s, const char *name, size_t index, int32_t *id, tern_error *err)
+{
+  slice text;
+  bool whole;
+  int64_t value;
+  char number[24];
+  TRY(scan_number(s, "a token id", &text, &whole));
+  snprintf(number, sizeof number, "%.*s", text.n < sizeof number ? (int)text.n : 0, text.s);
+  if (!whole || !args_read_int(number, 0, INT32_MAX, &value))
+    return err_set(err, TERN_E_FORMAT, "%s: element %zu of the array is not a token id", name, index);
+  *id = (int32_t)value;
+  return TERN_OK;
+}
+
+static tern_status scan_ids(json_scan *s, const char *name, int32_t **ids, size_t *n, tern_error *err)
+{
+  size_t capacity = 0;
+  TRY(scan_expect(s, '[', "a JSON array of token ids"));
+  if (!mem_grow(ids, &capacity, 1, sizeof **ids))
+    return err_nomem(err, "token ids");
+  if (!scan_accept(s, ']')) {
+    do {
+      if (!mem_grow(ids, &capacity, *n + 1, sizeof **ids))
+        return err_nomem(err, "token ids");
+      TRY(scan_id(s, name, *n, *ids + *n, err));
+      ++*n;
+    } while (scan_accept(s, ','));
+    TRY(scan_expect(s, ']', "',' or ']'"));
+  }
+  return scan_end(s);
+}
+
+tern_status use_ids_array(const char *name, const char *text, size_t length, int32_t **ids, size_t *n, tern_error *err)
+{
+  json_scan s = {.begin = text, .p = text, .end = text + length, .err = err};
+  *ids = NULL;
+  *n = 0;
+  tern_status status = scan_ids(&s, name, ids, n, err);
+  if (status == TERN_OK)
+    return TERN_OK;
+  mem_free(*ids);
+  *ids = NULL;
+  *n = 0;
+  return s.failed ? err_prefix(err, status, "%s: not a JSON array of token ids: byte %zu", name, s.at) : status;
+}
+
+tern_status use_ids_list(const char *name, char *text, size_t length, cli_ints *out, tern_error *err)
+{
+  if (memchr(text, 0, length))
+    return err_set(err, TERN_E_FORMAT, "%s: a NUL byte between the token ids", name);
+  while (length && strchr(" \t\r\n", text[length - 1]))
+    text[--length] = 0;
+  text += strspn(text, " \t\r\n");
+  for (char *at = text; *at; at++) { /* blanks between numbers separate as well as commas do */
+    size_t blanks = strspn(at, " \t\r\n");
+    if (blanks && at > text && at[-1] != ',' && at[blanks] != ',')
+      *at = ',';
+  }
+  tern_status status = args_read_ints(name, text, 0, INT32_MAX, out, err);
+  if (status == TERN_E_USAGE && err)
+    err->status = TERN_E_FORMAT; /* a bad file is bad input, not bad usage */
+  return status == TERN_E_USAGE ? TERN_E_FORMAT : status;
 }
 
 json_t *use_ids_json(const int32_t *ids, size_t n)

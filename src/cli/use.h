@@ -26,6 +26,10 @@ tern_status use_operand(const char *operand, char **text, size_t *length, tern_e
 /* `name` is where the text comes from. */
 tern_status use_check_utf8(const char *name, const char *text, size_t length, tern_error *err);
 
+/* A JSON array of token ids and nothing more; `name` begins the messages. *ids: mem_free; NULL on failure alone. */
+tern_status use_ids_array(const char *name, const char *text, size_t length, int32_t **ids, size_t *n, tern_error *err);
+/* Token ids between blanks or commas. out->items: mem_free, on failure too. */
+tern_status use_ids_list(const char *name, char *text, size_t length, cli_ints *out, tern_error *err);
 /* Token ids as a JSON array. New reference; NULL: no memory. */
 json_t *use_ids_json(const int32_t *ids, size_t n);
 

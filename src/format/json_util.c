@@ -32,6 +32,27 @@ double jsonu_real(const json_t *number)
   return x == NAN_STANDIN ? (double)NAN : x;
 }
 
+/* The depth of a tree is bounded when it is read. */
+bool jsonu_finite(json_t *value)
+{
+  const char *key;
+  size_t i;
+  json_t *part;
+  if (json_is_real(value))
+    return isfinite(jsonu_real(value));
+  json_object_foreach(value, key, part)
+  {
+    if (!jsonu_finite(part))
+      return false;
+  }
+  json_array_foreach(value, i, part)
+  {
+    if (!jsonu_finite(part))
+      return false;
+  }
+  return true;
+}
+
 const char *jsonu_describe(const json_t *value, char *out, size_t size)
 {
   switch (json_typeof(value)) {

@@ -18,6 +18,8 @@ tern_status jsonu_parse(const char *name, const char *text, size_t length, json_
 tern_status jsonu_file(const char *path, size_t limit, json_t **out, tern_error *err);
 /* The number of a json_real or json_integer as Python has it: may be infinite or NaN. */
 double jsonu_real(const json_t *number);
+/* Whether no NaN and no infinity stands anywhere in a tree: it may then be handed on as JSON. */
+bool jsonu_finite(json_t *value);
 /* A short description of a value for messages: `the string "abc"`, `12`, `a list`. Returns out. */
 const char *jsonu_describe(const json_t *value, char *out, size_t size);
 

@@ -148,6 +148,13 @@ def test_logits():
         ids.write_text("5,6,7,8\n")
         filed = document("--ids-file", "logits", MODEL, "--ids-file", ids)
         tally.check("--ids-file is --ids", filed == document("--ids", "logits", MODEL, "--ids", "5,6,7,8"))
+        for good in ("[5, 6,7 ,8]", " 5 6\n7,\t8", "[5,\n6,\n7,\n8]\n"):
+            ids.write_text(good)
+            same = document(f"--ids-file {good!r}", "logits", MODEL, "--ids-file", ids)
+            tally.check(f"--ids-file {good!r} is --ids", same == filed)
+        for bad in (b"5,6,x,8", b"5,6\x007,8", b"[5,6,7,8", b"5,6,7,8]", b"[[5,6]]", b"[5,6\x00,7]", b"[5 6]", b"[5,6,]", b"[]", b"[1.5]", b"", b"[5] [6]"):
+            ids.write_bytes(bad)
+            expect(f"--ids-file {bad!r}", 1, "logits", MODEL, "--ids-file", ids)
         expect("no such ids file", 1, "logits", MODEL, "--ids-file", f"{folder}/none", err="none")
         nowhere = Path(folder) / "no" / "rows.bin"
         expect("an output folder that is not there", 1, "logits", MODEL, "--ids", "1", "--out", nowhere, err="rows.bin|no/")
@@ -180,7 +187,10 @@ def test_text():
     expect("--skip-special", 0, "detokenize", MODEL, "--skip-special", stdin=b"[318, 5, 319]")
     beyond = expect("ids beyond the vocabulary vanish", 0, "detokenize", MODEL, stdin=b"[320, 99999]")
     tally.check("nothing of them is left", beyond and beyond.out == b"", beyond and beyond.out)
-    for bad in (b"", b"{}", b"[1, ", b'["1"]', b"[1.5]", b"[-1]", b"[1] x"):
+    tally.check("detokenize nothing", expect("detokenize []", 0, "detokenize", MODEL, stdin=b" [ ]\n"))
+    many = json.dumps([5] * 1_200_000).encode()  # more than a tree of the project's may have
+    expect("detokenize a long list", 0, "detokenize", MODEL, stdin=many)
+    for bad in (b"", b"{}", b"[1, ", b'["1"]', b"[1.5]", b"[-1]", b"[1] x", b"[1", b"[1,]", b"[[1]]", b"[1e0]", b"[2147483648]", b"[1\x00]"):
         expect(f"detokenize {bad!r}", 1, "detokenize", MODEL, stdin=bad)
 
 
@@ -258,6 +268,11 @@ def test_run():
            "--repetition-penalty", "1.1", "--repetition-context-size", "10", "--presence-penalty", "0.1", "--frequency-penalty", "0.1",
            "--logit-bias", '{"5": -100}')
     expect("a logit bias that is no JSON", 2, "run", MODEL, "x", "--logit-bias", "{5", err="--logit-bias")
+    for number in ("NaN", "Infinity", "-Infinity", "1e400", "1e39", "true", '"1"'):
+        expect(f"a logit bias of {number}", 2, "run", MODEL, "x", "--logit-bias", '{"5": %s}' % number, err="--logit-bias.*5")
+    for value in ("NaN", "[1, -Infinity]", '{"a": [{"b": Infinity}]}', "1e999"):
+        expect(f"--chat-template-args of {value}", 2, "run", MODEL, "x", "--chat-template-args", '{"fine": 1.5, "mood": %s}' % value,
+               err="--chat-template-args.*mood")
     if said and len(said["text"]) > 4:
         stop = said["text"][3:5]
         cut = document("run --stop", "run", MODEL, "the sand", *greedy, "--stop", stop, "--json")
@@ -268,6 +283,17 @@ def test_chat():
     done = expect("chat", 0, "chat", MODEL, "--max-tokens", "4", stdin=b"hello\n/stats\n/clear\nagain\n/exit\n")
     tally.check("chat answers", done and done.out)
     expect("chat /help", 0, "chat", MODEL, stdin=b"/help\n/exit\n")
+    with tempfile.TemporaryDirectory() as folder:
+        target, other = Path(folder) / "talk.json", Path(folder) / "other"
+        target.write_text("old")
+        os.link(target, other)
+        expect("chat /save", 0, "chat", MODEL, "--max-tokens", "2", stdin=f"/system be brief\nhello\n/system be long\n/save {target}\n/exit\n".encode())
+        saved = json.loads(target.read_text())["messages"]
+        tally.check("/save keeps every message", [m["role"] for m in saved] == ["system", "user", "assistant"], saved)
+        tally.check("/system replaces the message", saved[0]["content"] == "be long", saved)
+        tally.check("/save writes aside", other.read_text() == "old" and len(list(Path(folder).iterdir())) == 2)
+        expect("chat /save nowhere", 0, "chat", MODEL, stdin=f"/save {folder}/no/talk.json\n/exit\n".encode(), err="talk.json")
+        expect("chat /load", 0, "chat", MODEL, stdin=f"/load {target}\n/exit\n".encode(), err="loaded 3 messages")
     expect("chat ends with its input", 0, "chat", MODEL, stdin=b"")
     expect("chat: an unknown command goes on", 0, "chat", MODEL, "--max-tokens", "2", stdin=b"/frob\n/exit\n")
 

@@ -37,6 +37,12 @@ def main():
 
     with tempfile.TemporaryDirectory() as scratch:
         source = models[0]
+        mixed = Path(scratch) / "mixed"
+        mixed.mkdir()
+        for name in ("exact.json", "exact.bin", "native.json", "native.bin"):
+            shutil.copy(source / name, mixed)
+        done = tern("parity", source / "model", "--golden", mixed, "--numerics", "exact")
+        tally.check("goldens left out are counted", done.status == 0 and "left out: 1" in done.err, done.err)
         broken = Path(scratch) / "flipped"
         shutil.copytree(source, broken)
         meta = flip_bit(broken)

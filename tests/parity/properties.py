@@ -5,7 +5,7 @@
 Each property is checked on the rows after turn 3 of a conversation (its ids read as one prompt, as `chat` and the server
 send them) and on eight decode steps behind it: on a plain model, and on models with windows that the conversation has
 long passed. Properties of the library alone (cached prefix = fresh, two rows of a batch = alone) are in
-tests/unit/test_session_properties.c.
+tests/unit/test_session.c.
 """
 
 import itertools

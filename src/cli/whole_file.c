@@ -1,0 +1,75 @@
+/* whole_file.c - see whole_file.h. */
+#include "cli/whole_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+tern_status whole_open(whole_file *f, const char *path, tern_error *err)
+{
+  struct stat st;
+  buf name = {0};
+  *f = (whole_file){.path = path};
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    if (S_ISDIR(st.st_mode))
+      return err_set(err, TERN_E_IO, "%s: is a directory", path);
+    f->file = fopen(path, "we");
+    return f->file ? TERN_OK : err_errno(err, path, "open");
+  }
+  buf_addf(&name, "%s.XXXXXX", path);
+  f->partial = buf_take(&name);
+  if (!f->partial)
+    return err_nomem(err, path);
+  int fd = mkostemp(f->partial, O_CLOEXEC);
+  f->file = fd < 0 ? NULL : fdopen(fd, "w");
+  if (f->file)
+    return TERN_OK;
+  tern_status status = err_errno(err, path, "create");
+  if (fd >= 0) {
+    close(fd);
+    unlink(f->partial);
+  }
+  mem_free(f->partial);
+  f->partial = NULL;
+  return status;
+}
+
+void whole_abandon(whole_file *f)
+{
+  if (f->file)
+    fclose(f->file);
+  if (f->partial)
+    unlink(f->partial);
+  mem_free(f->partial);
+  *f = (whole_file){0};
+}
+
+tern_status whole_finish(whole_file *f, tern_error *err)
+{
+  tern_status status = TERN_OK;
+  if (!f->file)
+    return TERN_OK;
+  mode_t mask = umask(0);
+  umask(mask);
+  bool failed = fflush(f->file) != 0 || ferror(f->file);
+  if (!failed && f->partial)
+    failed = fchmod(fileno(f->file), 0666 & ~mask) != 0;
+  if (failed)
+    status = err_errno(err, f->path, "write");
+  if (fclose(f->file) != 0 && status == TERN_OK)
+    status = err_errno(err, f->path, "write");
+  f->file = NULL;
+  if (status == TERN_OK && f->partial) {
+    if (rename(f->partial, f->path) != 0) {
+      status = err_errno(err, f->path, "rename");
+    } else {
+      mem_free(f->partial);
+      f->partial = NULL;
+    }
+  }
+  return status;
+}

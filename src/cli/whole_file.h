@@ -1,0 +1,22 @@
+/* whole_file.h - a result file that appears whole or not at all: written beside its name and renamed at the end, so
+ * that what stood there before is whole until then. A device or a pipe is written as it is. */
+#ifndef TERN_CLI_WHOLE_FILE_H
+#define TERN_CLI_WHOLE_FILE_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+typedef struct whole_file {
+  FILE *file;       /* to be written to; NULL: not open */
+  const char *path; /* the caller's */
+  char *partial;    /* the other name; NULL where the target is written directly */
+} whole_file;
+
+tern_status whole_open(whole_file *f, const char *path, tern_error *err);
+/* Gives the file its name. whole_abandon is due in any case. Nothing is done where nothing is open. */
+tern_status whole_finish(whole_file *f, tern_error *err);
+/* Leaves nothing behind of what was not finished. Idempotent. */
+void whole_abandon(whole_file *f);
+
+#endif
