@@ -40,13 +40,22 @@ static const bpe_merge *find_merge(const bpe_model *m, uint32_t left, uint32_t r
 }
 
 /* A pair that is listed twice has its last rank, as in the reference. */
-static void put_merge(bpe_model *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t id)
+static void put_merge(bpe_model *m, bpe_ids merge)
 {
-  uint64_t pair = (uint64_t)left << 32 | right;
+  uint64_t pair = (uint64_t)merge.left << 32 | merge.right;
   size_t i = merge_slot(m, pair);
   while (m->merges[i].pair != UINT64_MAX && m->merges[i].pair != pair)
     i = (i + 1) & m->mask;
-  m->merges[i] = (bpe_merge){pair, rank, id};
+  m->merges[i] = (bpe_merge){pair, merge.rank, merge.id};
+}
+
+/* Up to BATCH of them: the table is larger than the caches, so all slots are fetched first. */
+static void put_merges(bpe_model *m, const bpe_ids *merges, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    __builtin_prefetch(&m->merges[merge_slot(m, (uint64_t)merges[i].left << 32 | merges[i].right)], 1);
+  for (size_t i = 0; i < count; i++)
+    put_merge(m, merges[i]);
 }
 
 static tern_status unknown_piece(const tok *t, size_t rank, tok_span piece, tern_error *err)
@@ -60,6 +69,7 @@ static tern_status add_merges(tok *t, const bpe_pair *merges, size_t first, size
 {
   uint32_t hash[3][BATCH];
   tok_span whole[BATCH];
+  bpe_ids resolved[BATCH];
   size_t skip = t->bpe.has_prefix ? t->bpe.prefix.n : 0;
   buf_clear(joined);
   for (size_t i = 0; i < count; i++) {
@@ -90,8 +100,9 @@ static tern_status add_merges(tok *t, const bpe_pair *merges, size_t first, size
     int32_t id = vocab_find_hashed(&t->vocab, whole[i].s, whole[i].n, hash[2][i]);
     if (left < 0 || right < 0 || id < 0)
       return unknown_piece(t, first + i, left < 0 ? p->left : right < 0 ? p->right : whole[i], err);
-    put_merge(&t->bpe, (uint32_t)left, (uint32_t)right, (uint32_t)(first + i), (uint32_t)id);
+    resolved[i] = (bpe_ids){(uint32_t)left, (uint32_t)right, (uint32_t)(first + i), (uint32_t)id};
   }
+  put_merges(&t->bpe, resolved, count);
   return TERN_OK;
 }
 
@@ -183,8 +194,8 @@ tern_status bpe_build(tok *t, const bpe_pair *merges, size_t n, tern_error *err)
 tern_status bpe_build_ids(tok *t, const bpe_ids *merges, size_t n, tern_error *err)
 {
   TRY(prepare(t, n, err));
-  for (size_t i = 0; i < n; i++)
-    put_merge(&t->bpe, merges[i].left, merges[i].right, merges[i].rank, merges[i].id);
+  for (size_t i = 0; i < n; i += BATCH)
+    put_merges(&t->bpe, merges + i, n - i < BATCH ? n - i : BATCH);
   return TERN_OK;
 }
 

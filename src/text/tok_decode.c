@@ -245,7 +245,8 @@ static bool wordpiece(const decode_step *step, pieces *p)
       s.n -= step->text.n;
     } else if (i)
       out[n++] = ' ';
-    n = (size_t)((char *)mempcpy(out + n, s.s, s.n) - out);
+    for (size_t k = 0; k < s.n; k++)
+      out[n++] = s.s[k];
     p->items[i] = (tok_span){out, step->cleanup ? decode_cleanup(out, n) : n};
   }
   return true;

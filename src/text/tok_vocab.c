@@ -114,9 +114,43 @@ void vocab_free(tok_vocab *v)
   *v = (tok_vocab){0};
 }
 
+static uint64_t load(const char *s, size_t n)
+{
+  uint64_t word = 0;
+  uint32_t half;
+  if (n == 8)
+    memcpy(&word, s, 8);
+  else {
+    memcpy(&half, s, 4);
+    word = half;
+  }
+  return word;
+}
+
+/* Nearly all pieces are shorter than 17 bytes: two loads that may overlap take them in, without a loop. */
+static uint32_t hash_piece(const char *s, size_t n)
+{
+  uint64_t first, last;
+  if (n > 16)
+    return hash_bytes(s, n);
+  if (n >= 8) {
+    first = load(s, 8);
+    last = load(s + n - 8, 8);
+  } else if (n >= 4) {
+    first = load(s, 4);
+    last = load(s + n - 4, 4);
+  } else {
+    first = n ? (uint64_t)(uint8_t)s[0] | (uint64_t)(uint8_t)s[n / 2] << 8 | (uint64_t)(uint8_t)s[n - 1] << 16 : 0;
+    last = 0;
+  }
+  uint64_t h = (first ^ (n * 0x9e3779b97f4a7c15u)) * 0xd6e8feb86659fd93u;
+  h = (h ^ h >> 29 ^ last) * 0xd6e8feb86659fd93u;
+  return (uint32_t)(h >> 32);
+}
+
 uint32_t vocab_hash(const tok_vocab *v, const char *s, size_t n)
 {
-  uint32_t hash = hash_bytes(s, n);
+  uint32_t hash = hash_piece(s, n);
   __builtin_prefetch(&v->slots[hash & v->mask]);
   return hash;
 }
