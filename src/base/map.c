@@ -25,7 +25,6 @@ static struct guard_slot {
 } guard[GUARD_SLOTS];
 
 static struct sigaction guard_previous;
-static atomic_flag guard_installed = ATOMIC_FLAG_INIT;
 
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
@@ -55,11 +54,14 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 
 void map_guard_install(void)
 {
-  if (atomic_flag_test_and_set(&guard_installed))
+  struct sigaction now;
+  sigaction(SIGBUS, NULL, &now);
+  if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus)
     return;
+  guard_previous = now;
   struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGBUS, &action, &guard_previous);
+  sigaction(SIGBUS, &action, NULL);
 }
 
 static int guard_claim(uintptr_t begin, uintptr_t end)

@@ -27,7 +27,7 @@ void map_close(map *m); /* idempotent */
 void map_forget(const map *m, const uint8_t *data, size_t size);
 /* Whether a part of the file vanished under the mapping. */
 bool map_broken(const map *m);
-/* map_open does this; once per process. */
+/* map_open does this. Again where something else has taken SIGBUS since; that something then comes second. */
 void map_guard_install(void);
 /* Reads a whole small file into memory (mem_free), NUL-terminated; refuses more than `limit` bytes. */
 tern_status file_read(const char *path, size_t limit, char **data, size_t *size, tern_error *err);
