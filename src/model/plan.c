@@ -131,6 +131,7 @@ static void emit_linear(compiler *c, int x, projection *to, int n, int residual)
     a.type[i] = product_type(to[i].w, dtype_of(c, x));
     if (a.bias[i])
       a.type[i] = ops_promote(a.type[i], to[i].bias->dtype);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): the weights of every layer are bound */
     to[i].y = residual >= 0 ? residual : new_buffer(c, (int)to[i].w->n, a.type[i]);
   }
   if (residual >= 0) {
