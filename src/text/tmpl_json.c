@@ -172,7 +172,7 @@ static bool read_array(reader *j, tv *out)
   if (take(j, ']'))
     return true;
   for (;;) {
-    tv item;
+    tv item = {0};
     OK(read_value(j, &item) && tl_add(j->r, l, item));
     skip_blanks(j);
     if (take(j, ']'))
@@ -192,7 +192,7 @@ static bool read_object(reader *j, tv *out)
   if (take(j, '}'))
     return true;
   for (;;) {
-    tv key, value;
+    tv key = {0}, value = {0};
     skip_blanks(j);
     if (j->at >= j->n || j->s[j->at] != '"')
       return bad(j, "a key in double quotes was expected");

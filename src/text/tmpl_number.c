@@ -236,7 +236,7 @@ size_t tn_float_repr(double d, char *out)
     if (strtod(text, NULL) == d)
       break;
   }
-  char digits[24];
+  char digits[24] = "";
   size_t n = 0;
   const char *p = text;
   bool negative = *p == '-';

@@ -598,7 +598,7 @@ static bool merge_sort(const sorter *s, size_t *order_of, size_t *spare, size_t 
   OK(rt_step(s->r, n));
   size_t i = 0, j = half, k = 0;
   while (i < half && j < n) {
-    bool second_first;
+    bool second_first = false;
     tv a = s->keys[order_of[i]], b = s->keys[order_of[j]];
     if (s->reverse)
       OK(tv_less(s->r, a, b, &second_first));
