@@ -58,6 +58,11 @@ static void make_presentable(char *text, size_t size)
   }
 }
 
+void err_clean(char *text)
+{
+  make_presentable(text);
+}
+
 tern_status err_set(tern_error *err, tern_status status, const char *format, ...)
 {
   if (err) {

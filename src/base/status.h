@@ -15,6 +15,8 @@ tern_status err_set(tern_error *err, tern_status status, const char *format, ...
 /* Puts "prefix: " before the line that is there. Returns err->status, or `status` where err is NULL. */
 tern_status err_prefix(tern_error *err, tern_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Replaces control characters and broken bytes by '?', in place: what a terminal may be shown. */
+void err_clean(char *text);
 /* "out of memory (what)" */
 tern_status err_nomem(tern_error *err, const char *what);
 /* errno as a line: "PATH: action: strerror". Returns TERN_E_NOT_FOUND for ENOENT, else TERN_E_IO. */

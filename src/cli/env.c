@@ -40,10 +40,12 @@ tern_status env_read(cli_env *out, tern_error *err)
     out->hub_cache = join(value, "/hub", &failed);
   else
     out->hub_cache = join(home, "/.cache/huggingface/hub", &failed);
+  int64_t count = 0;
+  if (failed || (threads && !args_read_int(threads, 1, 1024, &count)))
+    env_clear(out);
   if (failed)
     return err_nomem(err, "environment");
-  int64_t count = 0;
-  if (threads && !args_read_int(threads, 1, 1024, &count))
+  if (threads && !count)
     return err_set(err, TERN_E_USAGE, "TERN_THREADS: \"%.60s\" is not a whole number from 1 to 1024", threads);
   out->threads = (int)count;
   return TERN_OK;

@@ -93,6 +93,9 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
       out_append(&rows, row(&list.items[i], &l));
       continue;
     }
+    err_clean(list.items[i].id); /* names of directories and types may hold anything */
+    err_clean(l.type);
+    err_clean(l.quantisation);
     out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.type, l.tier, l.fidelity, l.quantisation,
                describe_bytes(l.bytes, size), l.fits ? "yes" : "no");
     if (!l.runs)

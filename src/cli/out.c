@@ -17,10 +17,10 @@ static struct {
 
 void out_start(bool no_color)
 {
-  /* Were one of them closed, the next file opened would take its number, and results would land in it. The read-only
-   * stand-in for stdout makes writes fail, as they should. */
+  /* Were one of them closed, the next file opened would take its number, and results would land in it. The stand-ins
+   * for stdin and stdout are open the wrong way round, so that reads and writes fail, as they should. */
   for (int fd = 0; fd < 3; fd++)
-    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 1 ? O_RDONLY : O_WRONLY) != fd)
       _exit(1);
   signal(SIGPIPE, SIG_IGN);
   state.no_color = no_color;
