@@ -60,7 +60,7 @@ static void make_presentable(char *text, size_t size)
 
 void err_clean(char *text)
 {
-  make_presentable(text);
+  make_presentable(text, 0); /* nothing was cut off */
 }
 
 tern_status err_set(tern_error *err, tern_status status, const char *format, ...)

@@ -106,8 +106,8 @@ bool chat_continue_cut(tmpl_rt *r, const chat_continue *c, char *prompt, size_t 
   tv text, trimmed, tag;
   OK(ts_ref(r, prompt, *length, &text) && tc_strip(r, c->text, NULL, true, true, &trimmed));
   OK(ts_ref(r, mark, MARK - 1, &tag)); /* without the blank at its end */
-  size_t at = ts_rfind(text.s, tag.s, text.s->n);
-  if (at == SIZE_MAX || ts_find(text.s, trimmed.s, 0) == SIZE_MAX)
+  size_t at = ts_rfind(r, text.s, tag.s, text.s->n);
+  if (at == SIZE_MAX || ts_find(r, text.s, trimmed.s, 0) == SIZE_MAX)
     return rt_fail(r, "continue_final_message: the final message does not come out of the template as it is");
   bool whole = *length - at >= MARK && memcmp(prompt + at, mark, MARK) == 0;
   *length = whole ? at : tu_rstrip_space(prompt, at);

@@ -52,7 +52,8 @@ static bool compile(tmpl *t, const char *source, size_t n)
     return rt_fail_status(r, TERN_E_LIMIT, "a source of more than %d MiB", TMPL_MAX_SOURCE >> 20);
   if (!utf8_valid(source, n, &fault))
     return rt_fail(r, "not valid UTF-8 at byte %zu", fault);
-  return tmpl_lex(r, source, n, &list) && hash_tokens(r, &list) && tmpl_parse(t, &list) && tmpl_bind(t);
+  return tmpl_lex(r, source, n, &list) && hash_tokens(r, &list) && tmpl_parse(t, &list) && tmpl_bind(t) &&
+         r->status == TERN_OK;
 }
 
 tern_status tmpl_compile(const char *source, size_t n, tmpl **out, tern_error *err)

@@ -54,6 +54,7 @@ static void add_lower(tbuf *b, const tstr *s, size_t at, size_t used, uint32_t c
 bool tc_upper(tmpl_rt *r, const tstr *s, tv *out)
 {
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   for (size_t i = 0; i < s->n;) {
     uint32_t c, up[3];
     i += utf8_decode(s->s + i, s->n - i, &c);
@@ -68,6 +69,7 @@ bool tc_upper(tmpl_rt *r, const tstr *s, tv *out)
 bool tc_lower(tmpl_rt *r, const tstr *s, tv *out)
 {
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   for (size_t i = 0; i < s->n;) {
     uint32_t c;
     size_t used = utf8_decode(s->s + i, s->n - i, &c);
@@ -83,6 +85,7 @@ bool tc_lower(tmpl_rt *r, const tstr *s, tv *out)
 bool tc_title(tmpl_rt *r, const tstr *s, tv *out)
 {
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   bool cased = false;
   for (size_t i = 0; i < s->n;) {
     uint32_t c, mapped[3];
@@ -100,6 +103,7 @@ bool tc_title(tmpl_rt *r, const tstr *s, tv *out)
 bool tc_capitalize(tmpl_rt *r, const tstr *s, tv *out)
 {
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   for (size_t i = 0; i < s->n;) {
     uint32_t c, mapped[3];
     size_t used = utf8_decode(s->s + i, s->n - i, &c);
@@ -115,6 +119,7 @@ bool tc_capitalize(tmpl_rt *r, const tstr *s, tv *out)
 bool tc_swapcase(tmpl_rt *r, const tstr *s, tv *out)
 {
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   for (size_t i = 0; i < s->n;) {
     uint32_t c, mapped[3];
     size_t used = utf8_decode(s->s + i, s->n - i, &c);
@@ -160,7 +165,8 @@ bool tc_strip(tmpl_rt *r, const tstr *s, const tstr *chars, bool left, bool righ
       break;
     to = start;
   }
-  return ts_slice(r, s, from, to, out);
+  size_t cost = chars ? chars->n : 1, stripped = s->n - (to - from);
+  return rt_walk(r, (stripped + 1) * cost) && ts_slice(r, s, from, to, out);
 }
 
 /* An empty `from` matches before every character and at the end. */
@@ -184,12 +190,13 @@ bool tc_replace(tmpl_rt *r, const tstr *s, const tstr *from, const tstr *to, int
 {
   tbuf b = {.r = r};
   if (from->n == 0) {
+    OK(rt_walk(r, s->n));
     replace_empty(&b, s, to, count);
     return finish(&b, s, out);
   }
   size_t at = 0;
   for (; count != 0; count--) {
-    size_t hit = ts_find(s, from, at);
+    size_t hit = ts_find(r, s, from, at);
     if (hit == SIZE_MAX)
       break;
     tb_add(&b, s->s + at, hit - at);
@@ -214,7 +221,7 @@ static bool add_part(tmpl_rt *r, tlist *l, const tstr *s, size_t from, size_t to
 
 bool tc_splitlines(tmpl_rt *r, const tstr *s, bool keep_ends, tlist **out)
 {
-  OK(tl_new(r, 0, out));
+  OK(rt_walk(r, s->n) && tl_new(r, 0, out));
   size_t start = 0;
   for (size_t i = 0; i < s->n;) {
     uint32_t c;
@@ -288,12 +295,13 @@ bool tc_split(tmpl_rt *r, const tstr *s, const tstr *separator, int64_t most, bo
   OK(tl_new(r, 0, out));
   if (separator && separator->n == 0)
     return rt_fail(r, "empty separator");
+  OK(separator || rt_walk(r, s->n));
   if (!from_right) {
     if (!separator)
       return split_space(r, s, most, *out);
     size_t at = 0;
     for (; most != 0; most -= most > 0) {
-      size_t hit = ts_find(s, separator, at);
+      size_t hit = ts_find(r, s, separator, at);
       if (hit == SIZE_MAX)
         break;
       OK(add_part(r, *out, s, at, hit));
@@ -306,7 +314,7 @@ bool tc_split(tmpl_rt *r, const tstr *s, const tstr *separator, int64_t most, bo
   } else {
     size_t end = s->n;
     for (; most != 0; most -= most > 0) {
-      size_t hit = ts_rfind(s, separator, end);
+      size_t hit = ts_rfind(r, s, separator, end);
       if (hit == SIZE_MAX)
         break;
       OK(add_part(r, *out, s, hit + separator->n, end));

@@ -20,6 +20,7 @@ bool tc_join(tmpl_rt *r, const tstr *separator, const tlist *strings, tv *out); 
 /* Padding to a width in characters. */
 bool tc_pad(tmpl_rt *r, const tstr *s, int64_t width, uint32_t fill, bool left, bool right, tv *out);
 
+/* These two count no steps: callers do. */
 bool tc_is_upper(const tstr *s);
 bool tc_is_lower(const tstr *s);
 

@@ -32,6 +32,7 @@ static bool resolve(tmpl_rt *r, const tstr *name, tv *out)
 
 bool tframe_enter(tmpl_rt *r, const tscope *scope, tframe *f)
 {
+  OK(rt_step(r, scope->n));
   for (size_t i = 0; i < scope->n; i++) {
     const tload *l = &scope->loads[i];
     switch (l->action) {
@@ -119,6 +120,7 @@ static bool add_keyword(tmpl_rt *r, targs *a, const tstr *name, tv value)
   for (size_t i = 0; i < a->n_kw; i++)
     if (ts_equal(a->names[i], name))
       return rt_fail(r, "got multiple values for keyword argument '%.*s'", (int)name->n, name->s);
+  OK(rt_step(r, a->n_kw / 8)); /* the names before it were looked at */
   a->names[a->n_kw] = name;
   a->kw[a->n_kw++] = value;
   return true;
@@ -250,7 +252,8 @@ static bool eval_compare(tmpl_rt *r, const node *n, tframe *f, tv *out)
   OK(tmpl_eval(r, n->a, f, &left));
   for (size_t i = 0; i < n->items.n && result; i++) {
     const node *operand = n->items.v[i];
-    OK(tmpl_eval(r, operand->a, f, &right) && compare(r, (compare_op)operand->op, left, right, &result));
+    OK(rt_step(r, 1) && tmpl_eval(r, operand->a, f, &right) &&
+       compare(r, (compare_op)operand->op, left, right, &result));
     left = right;
   }
   *out = tv_bool(result);
@@ -262,7 +265,7 @@ static bool eval_concat(tmpl_rt *r, const node *n, tframe *f, tv *out)
   tbuf b = {.r = r};
   for (size_t i = 0; i < n->items.n; i++) {
     tv item;
-    OK(tmpl_eval(r, n->items.v[i], f, &item));
+    OK(rt_step(r, 1) && tmpl_eval(r, n->items.v[i], f, &item));
     if (i == 0 && item.type == TV_STR && n->items.n == 2) { /* s ~ x: grows in place where s was built so */
       tv tail, head;
       OK(tmpl_eval(r, n->items.v[1], f, &tail) && tv_to_str(r, item, &head) && tv_to_str(r, tail, &tail));

@@ -326,7 +326,7 @@ static flow exec_if(tmpl_rt *r, const node *n, tframe *f, tbuf *out)
 {
   for (;; n = n->b) {
     tv test;
-    FLOW(tmpl_eval(r, n->a, f, &test));
+    FLOW(rt_step(r, 1) && tmpl_eval(r, n->a, f, &test));
     if (tv_truth(test))
       return exec(r, &n->items, f, out);
     if (!n->b)
@@ -466,5 +466,5 @@ bool tmpl_run(tmpl_rt *r, const tmpl *t, tbuf *out)
   if (t->has_blocks)
     OK(td_new(r, &r->exported));
   OK(tframe_new(r, &t->fn, NULL, &f) && tframe_enter(r, &t->fn.scope, f));
-  return exec(r, &t->body, f, out) != FLOW_ERROR && !out->failed;
+  return exec(r, &t->body, f, out) != FLOW_ERROR && !out->failed && r->status == TERN_OK;
 }

@@ -73,7 +73,7 @@ FILTER(f_title)
 {
   UNUSED_ARGS;
   tv text, part, plain;
-  OK(tv_soft_str(r, value, &text));
+  OK(tv_soft_str(r, value, &text) && rt_walk(r, text.s->n));
   const tstr *s = text.s;
   tbuf b = {.r = r};
   for (size_t i = 0; i < s->n;) {
@@ -250,7 +250,7 @@ FILTER(f_truncate)
     *out = value;
     return true;
   }
-  size_t keep = ts_offset(value.s, (size_t)length - end.s->chars);
+  size_t keep = ts_offset(r, value.s, (size_t)length - end.s->chars);
   OK(ts_slice(r, value.s, 0, keep, &cut));
   if (!kill) {
     tlist *parts;
@@ -267,7 +267,7 @@ FILTER(f_wordcount)
   tv text;
   int64_t count = 0;
   bool inside = false;
-  OK(tv_soft_str(r, value, &text));
+  OK(tv_soft_str(r, value, &text) && rt_walk(r, text.s->n));
   for (size_t i = 0; i < text.s->n;) {
     uint32_t c;
     i += utf8_decode(text.s->s + i, text.s->n - i, &c);
@@ -360,6 +360,7 @@ FILTER(f_int)
     OK(tn_index(r, slots[1], "base", &base));
   double d = 0;
   if (value.type == TV_STR) {
+    OK(rt_walk(r, value.s->n));
     if (base < 0 || base == 1 || base > 36)
       base = -1; /* a ValueError, which the filter swallows */
     if (base >= 0)
@@ -391,7 +392,7 @@ FILTER(f_float)
   if (value.type == TV_UNDEF)
     return tv_fail_undefined(r, value);
   if (value.type == TV_STR)
-    OK(tn_parse_float(r, value.s->s, value.s->n, &d, &ok));
+    OK(rt_walk(r, value.s->n) && tn_parse_float(r, value.s->s, value.s->n, &d, &ok));
   if (tv_is_number(value)) {
     d = tn_to_double(value);
     if (value.type == TV_BIG && isinf(d))
@@ -460,7 +461,7 @@ FILTER(f_filesizeformat)
   if (value.type == TV_UNDEF)
     return tv_fail_undefined(r, value);
   if (value.type == TV_STR)
-    OK(tn_parse_float(r, value.s->s, value.s->n, &bytes, &ok));
+    OK(rt_walk(r, value.s->n) && tn_parse_float(r, value.s->s, value.s->n, &bytes, &ok));
   else if (ok)
     bytes = tn_to_double(value);
   if (!ok || !isfinite(bytes))

@@ -51,7 +51,7 @@ static void put_string(tbuf *b, const spec *s, const tstr *text)
   size_t n = text->n, chars = text->chars;
   if (s->precision >= 0 && (int64_t)chars > s->precision) {
     chars = (size_t)s->precision;
-    n = ts_offset(text, chars);
+    n = ts_offset(b->r, text, chars);
   }
   put_padded(b, s, '<', "", text->s, n, chars);
 }
@@ -335,6 +335,7 @@ static bool first_field(tmpl_rt *r, formatter *f, const tstr *name, tv *out)
     *out = f->a->v[index];
     return true;
   }
+  OK(rt_step(r, f->a->n_kw / 8));
   for (size_t i = 0; i < f->a->n_kw; i++)
     if (ts_equal(f->a->names[i], name)) {
       *out = f->a->kw[i];
@@ -692,6 +693,7 @@ bool tf_percent(tmpl_rt *r, const tstr *format, tv value, tv *out)
     return rt_fail(r, "the %% operator on a string marked safe is not supported");
   tbuf b = {.r = r};
   percent p = {.value = value};
+  OK(rt_walk(r, format->n));
   for (size_t i = 0; i < format->n && !b.failed;) {
     if (format->s[i] != '%') {
       tb_addc(&b, format->s[i++]);

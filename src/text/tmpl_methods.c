@@ -50,8 +50,8 @@ static bool window(tmpl_rt *r, const tstr *s, const tv *slots, size_t *from, siz
   if (start < 0)
     start = start + n < 0 ? 0 : start + n;
   *beyond = start > n || start > end;
-  *from = ts_offset(s, (size_t)(start > n ? n : start));
-  *to = ts_offset(s, (size_t)end);
+  *from = ts_offset(r, s, (size_t)(start > n ? n : start));
+  *to = ts_offset(r, s, (size_t)end);
   return true;
 }
 
@@ -130,11 +130,11 @@ static bool affix(tmpl_rt *r, const tstr *s, const tv *slots, bool at_end, tv *o
   const char *who = at_end ? "endswith" : "startswith";
   size_t from, to;
   bool beyond, found = false;
-  OK(window(r, s, slots + 1, &from, &to, &beyond));
+  OK(window(r, s, slots + 1, &from, &to, &beyond) && (slots[0].type != TV_STR || rt_scan(r, slots[0].s->n)));
   if (slots[0].type == TV_TUPLE) {
     for (size_t i = 0; i < slots[0].l->n && !found; i++) {
       const tstr *part;
-      OK(string_arg(r, slots[0].l->v[i], who, &part));
+      OK(rt_step(r, 1) && string_arg(r, slots[0].l->v[i], who, &part));
       found = !beyond && matches(s, from, to, part, at_end);
     }
   } else {
@@ -186,10 +186,12 @@ static bool search(tmpl_rt *r, const tstr *s, const tv *slots, const char *who, 
   OK(string_arg(r, slots[0], who, &part) && window(r, s, slots + 1, &from, &to, &beyond));
   size_t hit = SIZE_MAX;
   if (!beyond) {
-    hit = backward ? ts_rfind(s, part, to) : ts_find(s, part, from);
+    hit = backward ? ts_rfind(r, s, part, to) : ts_find(r, s, part, from);
     if (hit != SIZE_MAX && (hit < from || hit + part->n > to))
       hit = SIZE_MAX;
   }
+  if (hit != SIZE_MAX)
+    OK(rt_scan(r, hit));
   if (hit == SIZE_MAX && must)
     return rt_fail(r, "substring not found");
   *out = tv_int(hit == SIZE_MAX ? -1 : (int64_t)utf8_length(s->s, hit));
@@ -231,12 +233,14 @@ METHOD(str_count)
   if (beyond) {
     count = 0;
   } else if (part->n == 0) {
+    OK(rt_scan(r, to - from));
     count = (int64_t)utf8_length(self.s->s + from, to - from) + 1;
   } else {
     for (;;) {
-      size_t hit = ts_find(self.s, part, from);
+      size_t hit = ts_find(r, self.s, part, from);
       if (hit == SIZE_MAX || hit + part->n > to)
         break;
+      OK(rt_step(r, 1));
       count++;
       from = hit + part->n;
     }
@@ -300,7 +304,7 @@ static bool partition(tmpl_rt *r, tv self, const tv *slots, bool from_right, tv 
   OK(string_arg(r, slots[0], "partition", &separator));
   if (separator->n == 0)
     return rt_fail(r, "empty separator");
-  size_t hit = from_right ? ts_rfind(self.s, separator, self.s->n) : ts_find(self.s, separator, 0);
+  size_t hit = from_right ? ts_rfind(r, self.s, separator, self.s->n) : ts_find(r, self.s, separator, 0);
   tlist *l;
   OK(tl_new(r, 3, &l));
   tv parts[3];
@@ -406,6 +410,7 @@ METHOD(str_expandtabs)
   if (size > 4096)
     return rt_fail_status(r, TERN_E_LIMIT, "tabs of more than 4096 columns");
   tbuf b = {.r = r};
+  OK(rt_walk(r, self.s->n));
   int64_t column = 0;
   for (size_t i = 0; i < self.s->n;) {
     uint32_t c;
@@ -441,8 +446,8 @@ static bool all(const tstr *s, bool (*is)(uint32_t))
 #define CLASS_METHOD(name, is)                                                                                         \
   METHOD(name)                                                                                                         \
   {                                                                                                                    \
-    (void)r;                                                                                                           \
     UNUSED_ARGS;                                                                                                       \
+    OK(rt_walk(r, self.s->n));                                                                                         \
     *out = tv_bool(self.s->n > 0 && all(self.s, is));                                                                  \
     return true;                                                                                                       \
   }
@@ -456,8 +461,8 @@ CLASS_METHOD(str_isspace, tu_is_space)
 
 METHOD(str_isprintable)
 {
-  (void)r;
   UNUSED_ARGS;
+  OK(rt_walk(r, self.s->n));
   *out = tv_bool(all(self.s, tu_is_printable));
   return true;
 }
@@ -472,24 +477,24 @@ METHOD(str_isascii)
 
 METHOD(str_isupper)
 {
-  (void)r;
   UNUSED_ARGS;
+  OK(rt_walk(r, self.s->n));
   *out = tv_bool(tc_is_upper(self.s));
   return true;
 }
 
 METHOD(str_islower)
 {
-  (void)r;
   UNUSED_ARGS;
+  OK(rt_walk(r, self.s->n));
   *out = tv_bool(tc_is_lower(self.s));
   return true;
 }
 
 METHOD(str_istitle)
 {
-  (void)r;
   UNUSED_ARGS;
+  OK(rt_walk(r, self.s->n));
   bool cased = false, before = false, ok = true;
   for (size_t i = 0; i < self.s->n && ok;) {
     uint32_t c;
@@ -505,8 +510,8 @@ METHOD(str_istitle)
 
 METHOD(str_isidentifier)
 {
-  (void)r;
   UNUSED_ARGS;
+  OK(rt_walk(r, self.s->n));
   bool ok = self.s->n > 0;
   for (size_t i = 0; i < self.s->n && ok;) {
     uint32_t c;
@@ -523,7 +528,7 @@ METHOD(str_isidentifier)
 METHOD(str_format)
 {
   (void)slots;
-  return tf_format(r, self.s, a, out);
+  return rt_walk(r, self.s->n) && tf_format(r, self.s, a, out);
 }
 
 METHOD(str_format_map)

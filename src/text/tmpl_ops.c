@@ -41,7 +41,7 @@ static bool equal_lists(tmpl_rt *r, const tlist *a, const tlist *b, bool *out)
 {
   *out = a->n == b->n;
   for (size_t i = 0; i < a->n && *out; i++)
-    OK(tv_equal(r, a->v[i], b->v[i], out));
+    OK(rt_step(r, i % 2) && tv_equal(r, a->v[i], b->v[i], out));
   return true;
 }
 
@@ -50,7 +50,7 @@ static bool equal_dicts(tmpl_rt *r, const tdict *a, const tdict *b, bool *out)
   *out = a->n == b->n;
   for (size_t i = 0; i < a->n && *out; i++) {
     tv other;
-    OK(td_get(r, b, a->e[i].key, &other));
+    OK(rt_step(r, 1) && td_get(r, b, a->e[i].key, &other));
     if (!tv_given(other))
       *out = false;
     else
@@ -64,6 +64,11 @@ static bool equal_ranges(const trange *a, const trange *b)
   if (a->n != b->n)
     return false;
   return a->n == 0 || (a->start == b->start && (a->n == 1 || a->step == b->step));
+}
+
+static bool scan_number(tmpl_rt *r, tv v)
+{
+  return v.type != TV_BIG || rt_scan(r, v.g->n);
 }
 
 static bool equal_deep(tmpl_rt *r, tv a, tv b, bool *out)
@@ -81,7 +86,7 @@ static bool equal_deep(tmpl_rt *r, tv a, tv b, bool *out)
     if (a.kind == b.kind && a.kind == VIEW_KEYS) {
       *out = a.d->n == b.d->n;
       for (size_t i = 0; i < a.d->n && *out; i++)
-        OK(tv_in(r, a.d->e[i].key, b, out));
+        OK(rt_step(r, 1) && tv_in(r, a.d->e[i].key, b, out));
       return true;
     }
     *out = a.kind == b.kind && a.d == b.d;
@@ -102,11 +107,11 @@ bool tv_equal(tmpl_rt *r, tv a, tv b, bool *out)
 {
   if (a.type == TV_STR && b.type == TV_STR) {
     *out = ts_equal(a.s, b.s);
-    return true;
+    return a.s == b.s || a.s->n != b.s->n || rt_scan(r, a.s->n);
   }
   if (tv_is_number(a) && tv_is_number(b)) {
     *out = tn_compare(a, b) == 0;
-    return true;
+    return scan_number(r, a) && scan_number(r, b);
   }
   if (a.type != b.type) {
     *out = false;
@@ -136,7 +141,7 @@ static bool order_lists(tmpl_rt *r, const tlist *a, const tlist *b, bool or_equa
   size_t n = a->n < b->n ? a->n : b->n;
   for (size_t i = 0; i < n; i++) {
     bool same;
-    OK(tv_equal(r, a->v[i], b->v[i], &same));
+    OK(rt_step(r, i % 2) && tv_equal(r, a->v[i], b->v[i], &same));
     if (!same)
       return or_equal ? tv_less_equal(r, a->v[i], b->v[i], out) : tv_less(r, a->v[i], b->v[i], out);
   }
@@ -149,12 +154,12 @@ static bool order(tmpl_rt *r, tv a, tv b, bool or_equal, bool *out)
   if (tv_is_number(a) && tv_is_number(b)) {
     int c = tn_compare(a, b);
     *out = c == -1 || (or_equal && c == 0);
-    return true;
+    return scan_number(r, a) && scan_number(r, b);
   }
   if (a.type == TV_STR && b.type == TV_STR) {
     int c = ts_compare(a.s, b.s);
     *out = c < 0 || (or_equal && c == 0);
-    return true;
+    return rt_scan(r, a.s->n < b.s->n ? a.s->n : b.s->n);
   }
   if (a.type == b.type && (a.type == TV_LIST || a.type == TV_TUPLE)) {
     OK(rt_enter(r));
@@ -180,7 +185,7 @@ static bool hash_tuple(tmpl_rt *r, const tlist *l, uint64_t *out)
   uint64_t h = 0x9e3779b97f4a7c15ULL;
   for (size_t i = 0; i < l->n; i++) {
     uint64_t item;
-    OK(tv_hash(r, l->v[i], &item));
+    OK(rt_step(r, 1) && tv_hash(r, l->v[i], &item));
     h = (h ^ item) * 0x100000001b3ULL;
     h ^= h >> 29;
   }
@@ -193,13 +198,13 @@ bool tv_hash(tmpl_rt *r, tv v, uint64_t *out)
   switch (v.type) {
   case TV_STR:
     *out = ts_hash(v.s);
-    return true;
+    return v.s->hash || rt_scan(r, v.s->n);
   case TV_BOOL:
   case TV_INT:
   case TV_BIG:
   case TV_FLOAT:
     *out = tn_hash(v);
-    return true;
+    return scan_number(r, v);
   case TV_NONE:
     *out = 3;
     return true;
@@ -254,7 +259,7 @@ bool tv_in(tmpl_rt *r, tv item, tv container, bool *out)
   case TV_STR:
     if (item.type != TV_STR)
       return rt_fail(r, "'in <string>' requires string as left operand, not %s", tv_type_name(item));
-    *out = ts_find(container.s, item.s, 0) != SIZE_MAX;
+    *out = ts_find(r, container.s, item.s, 0) != SIZE_MAX;
     return true;
   case TV_DICT:
     return in_dict(r, item, container.d, out);
@@ -331,7 +336,7 @@ static bool repeat(tmpl_rt *r, tv v, int64_t times, tv *out)
     for (int64_t i = 0; i < times && v.s->n > 0 && !b.failed; i++)
       tb_str(&b, v.s);
     tv plain;
-    OK(rt_step(r, total / 16) && tb_take(&b, &plain));
+    OK(rt_scan(r, total) && tb_take(&b, &plain));
     return ts_markup(r, plain.s, v.s->markup, out);
   }
   size_t n = v.l->n, total;
@@ -444,7 +449,7 @@ bool tv_subscript(tmpl_rt *r, tv object, tv key, tv *out, bool *found)
     if (!place(key, (int64_t)object.s->chars, &at))
       return true;
     *found = true;
-    size_t from = ts_offset(object.s, (size_t)at), to = from + 1;
+    size_t from = ts_offset(r, object.s, (size_t)at), to = from + 1;
     while (to < object.s->n && ((unsigned char)object.s->s[to] & 0xc0) == 0x80)
       to++;
     return ts_slice(r, object.s, from, to, out);
@@ -513,8 +518,9 @@ static bool slice_string(tmpl_rt *r, const tstr *s, cut c, tv *out)
   if (c.n == 0)
     return ts_slice(r, s, 0, 0, out);
   if (c.step == 1)
-    return ts_slice(r, s, ts_offset(s, (size_t)c.start), ts_offset(s, (size_t)(c.start + c.n)), out);
+    return ts_slice(r, s, ts_offset(r, s, (size_t)c.start), ts_offset(r, s, (size_t)(c.start + c.n)), out);
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   size_t *offsets = NULL;
   if (s->chars != s->n) { /* one pass, then any step in any direction */
     offsets = rt_array(r, s->chars + 1, sizeof *offsets);

@@ -51,13 +51,16 @@ typedef struct place {
   bool top, soft;
 } place;
 
-/* ---- symbols ---- */
+/* ---- symbols: a name is looked for one by one, which is counted as work: a template has dozens of names ---- */
 
 static int slot_of(binder *b, function *fn, const tstr *name, int level)
 {
-  for (size_t i = 0; i < fn->n; i++)
+  for (size_t i = 0; i < fn->n; i++) {
     if (fn->names[i].level == level && ts_equal(fn->names[i].name, name))
       return (int)i;
+    if (i % 4 == 3 && !rt_step(b->r, 1))
+      return -1;
+  }
   if (fn->n == fn->capacity) {
     size_t capacity = fn->capacity ? fn->capacity * 2 : 16;
     struct slot_name *grown = rt_array(b->r, capacity, sizeof *grown);
@@ -72,19 +75,23 @@ static int slot_of(binder *b, function *fn, const tstr *name, int level)
   return (int)fn->n++;
 }
 
-static symbol *find_symbol(symbols *s, const tstr *name)
+static symbol *find_symbol(binder *b, symbols *s, const tstr *name)
 {
-  for (size_t i = 0; i < s->n; i++)
+  for (size_t i = 0; i < s->n; i++) {
     if (ts_equal(s->v[i].name, name))
       return &s->v[i];
+    if (i % 4 == 3 && !rt_step(b->r, 1))
+      break;
+  }
   return NULL;
 }
 
 static bool get_symbol(binder *b, symbols *s, const tstr *name, symbol **out)
 {
-  *out = find_symbol(s, name);
+  *out = find_symbol(b, s, name);
   if (*out)
     return true;
+  OK(b->r->status == TERN_OK);
   if (s->n == s->capacity) {
     size_t capacity = s->capacity ? s->capacity * 2 : 16;
     symbol *grown = rt_array(b->r, capacity, sizeof *grown);
@@ -100,10 +107,10 @@ static bool get_symbol(binder *b, symbols *s, const tstr *name, symbol **out)
 }
 
 /* The scope, from s outward, that has the name. */
-static symbols *find_ref(symbols *s, const tstr *name)
+static symbols *find_ref(binder *b, symbols *s, const tstr *name)
 {
   for (; s; s = s->parent) {
-    symbol *found = find_symbol(s, name);
+    symbol *found = find_symbol(b, s, name);
     if (found && found->ref)
       return s;
   }
@@ -120,7 +127,7 @@ static int hops_between(const function *from, const function *to)
 
 static bool alias_or(binder *b, symbols *s, symbol *x, load_action otherwise)
 {
-  symbols *outer = s->parent ? find_ref(s->parent, x->name) : NULL;
+  symbols *outer = s->parent ? find_ref(b, s->parent, x->name) : NULL;
   x->ref = true;
   x->action = otherwise;
   if (outer) {
@@ -151,7 +158,7 @@ static bool note_parameter(binder *b, symbols *s, const tstr *name)
 
 static bool note_load(binder *b, symbols *s, const tstr *name)
 {
-  if (find_ref(s, name))
+  if (find_ref(b, s, name))
     return true;
   symbol *x;
   OK(get_symbol(b, s, name, &x));
@@ -209,7 +216,7 @@ static bool note_if(binder *b, symbols *s, node *n)
     symbols was;
     OK(copy_symbols(b, &elifs, &was) && merge_branch(b, &elifs, &part));
     for (size_t i = 0; i < elifs.n; i++) {
-      symbol *x = &elifs.v[i], *old = find_symbol(&was, x->name);
+      symbol *x = &elifs.v[i], *old = find_symbol(b, &was, x->name);
       if (x->stored && !(old && old->stored))
         OK(alias_or(b, &elifs, x, LOAD_RESOLVE));
     }
@@ -220,7 +227,7 @@ static bool note_if(binder *b, symbols *s, node *n)
   OK(note_all(b, &otherwise, &last->more));
   OK(merge_branch(b, s, &body) && merge_branch(b, s, &elifs) && merge_branch(b, s, &otherwise));
   for (size_t i = 0; i < s->n; i++) {
-    symbol *x = &s->v[i], *old = find_symbol(&before, x->name);
+    symbol *x = &s->v[i], *old = find_symbol(b, &before, x->name);
     if (x->stored && !(old && old->stored))
       OK(alias_or(b, s, x, LOAD_RESOLVE));
   }
@@ -367,7 +374,7 @@ static bool bind_all(binder *b, place at, const nodes *list);
 
 static bool ref_of(binder *b, symbols *s, const tstr *name, int *hops, int *slot)
 {
-  symbols *owner = find_ref(s, name);
+  symbols *owner = find_ref(b, s, name);
   if (!owner)
     return rt_fail_status(b->r, TERN_E_INTERNAL, "the name '%.*s' was not resolved", (int)name->n, name->s);
   *hops = hops_between(s->fn, owner->fn);

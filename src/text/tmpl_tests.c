@@ -139,7 +139,7 @@ TEST(t_lower)
 {
   (void)slots;
   tv text;
-  OK(tv_to_str(r, value, &text));
+  OK(tv_to_str(r, value, &text) && rt_walk(r, text.s->n));
   *out = tc_is_lower(text.s);
   return true;
 }
@@ -148,7 +148,7 @@ TEST(t_upper)
 {
   (void)slots;
   tv text;
-  OK(tv_to_str(r, value, &text));
+  OK(tv_to_str(r, value, &text) && rt_walk(r, text.s->n));
   *out = tc_is_upper(text.s);
   return true;
 }

@@ -172,6 +172,7 @@ bool ts_slice(tmpl_rt *r, const tstr *s, size_t from, size_t to, tv *out)
     return true;
   }
   size_t n = to - from;
+  OK(s->chars == s->n || rt_scan(r, n));
   size_t chars = s->chars == s->n ? n : utf8_length(s->s + from, n);
   return make_string(r, (tstr){.s = s->s + from, .n = n, .chars = chars, .markup = s->markup}, out);
 }
@@ -194,6 +195,7 @@ bool ts_concat(tmpl_rt *r, const tstr *a, const tstr *b, tv *out)
   size_t n;
   if (__builtin_add_overflow(a->n, b->n, &n))
     return rt_nomem(r);
+  OK(rt_scan(r, b->n));
   troom *room = a->room;
   if (room && a->s + a->n == room->base + room->used && room->size - room->used >= b->n) {
     if (b->n)
@@ -222,6 +224,7 @@ bool ts_concat(tmpl_rt *r, const tstr *a, const tstr *b, tv *out)
 bool ts_escape(tmpl_rt *r, const tstr *s, tv *out)
 {
   tbuf b = {.r = r};
+  OK(rt_walk(r, s->n));
   for (size_t i = 0; i < s->n; i++) {
     const char *entity = NULL;
     switch (s->s[i]) {
@@ -276,7 +279,7 @@ int ts_compare(const tstr *a, const tstr *b)
   return c;
 }
 
-size_t ts_offset(const tstr *s, size_t index)
+size_t ts_offset(tmpl_rt *r, const tstr *s, size_t index)
 {
   if (s->chars == s->n || index == 0)
     return index;
@@ -289,6 +292,7 @@ size_t ts_offset(const tstr *s, size_t index)
         at--;
       while (((unsigned char)s->s[at] & 0xc0) == 0x80);
     }
+    (void)rt_walk(r, s->n - at);
     return at;
   }
   size_t at = 0;
@@ -297,29 +301,40 @@ size_t ts_offset(const tstr *s, size_t index)
       at++;
     while (((unsigned char)s->s[at] & 0xc0) == 0x80);
   }
+  (void)rt_walk(r, at);
   return at;
 }
 
-size_t ts_find(const tstr *a, const tstr *b, size_t from)
+size_t ts_find(tmpl_rt *r, const tstr *a, const tstr *b, size_t from)
 {
   if (from > a->n || b->n > a->n - from)
     return SIZE_MAX;
   if (b->n == 0)
     return from;
   const char *hit = memmem(a->s + from, a->n - from, b->s, b->n);
-  return hit ? (size_t)(hit - a->s) : SIZE_MAX;
+  size_t at = hit ? (size_t)(hit - a->s) : SIZE_MAX;
+  (void)rt_walk(r, (hit ? at : a->n) - from);
+  return at;
 }
 
-size_t ts_rfind(const tstr *a, const tstr *b, size_t before)
+/* Texts that match nearly everywhere cost their product: every comparison that gets far is counted. */
+size_t ts_rfind(tmpl_rt *r, const tstr *a, const tstr *b, size_t before)
 {
   if (b->n > before)
     return SIZE_MAX;
-  for (size_t at = before - b->n;; at--) {
-    if (b->n == 0 || memcmp(a->s + at, b->s, b->n) == 0)
-      return at;
-    if (at == 0)
+  if (b->n == 0)
+    return before;
+  size_t last = before - b->n, at = last + 1;
+  while (at-- > 0) {
+    if (a->s[at] != b->s[0])
+      continue;
+    if (memcmp(a->s + at, b->s, b->n) == 0)
+      break;
+    if (!rt_scan(r, b->n))
       return SIZE_MAX;
   }
+  (void)rt_walk(r, last - (at == SIZE_MAX ? 0 : at));
+  return at;
 }
 
 /* ---- string builder ---- */
@@ -477,7 +492,7 @@ static bool same_key(tmpl_rt *r, const tentry *e, tv key, uint64_t hash, bool *s
     return true;
   if (e->key.type == TV_STR && key.type == TV_STR) {
     *same = ts_equal(e->key.s, key.s);
-    return true;
+    return rt_scan(r, key.s->n);
   }
   return tv_equal(r, e->key, key, same);
 }
@@ -496,10 +511,10 @@ static bool locate(tmpl_rt *r, const tdict *d, tv key, uint64_t hash, tentry **o
     }
     return true;
   }
-  size_t mask = d->index_size - 1;
+  size_t mask = d->index_size - 1, probes = 0;
   for (size_t at = hash & mask; d->index[at]; at = (at + 1) & mask) {
     tentry *e = &d->e[d->index[at] - 1];
-    OK(same_key(r, e, key, hash, &same));
+    OK(same_key(r, e, key, hash, &same) && (++probes < 8 || rt_step(r, 1)));
     if (same) {
       *out = e;
       return true;

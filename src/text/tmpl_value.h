@@ -32,6 +32,7 @@ enum {
   TMPL_MAX_SOURCE = 16 << 20,  /* bytes of a template */
   TMPL_MAX_MEMORY = 512 << 20, /* bytes one rendering may use, its output included */
   TMPL_MAX_STEPS = 5000000,    /* evaluations of one rendering: thousands are usual, this is half a second of work */
+  TMPL_MAX_WALK = 256 << 20,   /* bytes that one rendering may look at one by one */
 };
 
 typedef enum tv_type {
@@ -186,7 +187,17 @@ void *rt_alloc(tmpl_rt *r, size_t size);               /* NULL: failed, error se
 void *rt_zalloc(tmpl_rt *r, size_t size);              /* zeroed */
 void *rt_array(tmpl_rt *r, size_t count, size_t size); /* zeroed, overflow checked */
 bool rt_step(tmpl_rt *r, uint64_t n);                  /* counts work; false: too much */
-bool rt_enter(tmpl_rt *r);                             /* one level deeper; false: too deep. Pairs with rt_leave */
+/* Count n bytes that one operation touches, so that its time is bounded too. A failure stays: what ignores it here
+ * fails at the next step. */
+static inline bool rt_scan(tmpl_rt *r, size_t n) /* at the speed of memory */
+{
+  return rt_step(r, n / (8 * (TMPL_MAX_WALK / TMPL_MAX_STEPS)));
+}
+static inline bool rt_walk(tmpl_rt *r, size_t n) /* character by character */
+{
+  return rt_step(r, n / (TMPL_MAX_WALK / TMPL_MAX_STEPS));
+}
+bool rt_enter(tmpl_rt *r); /* one level deeper; false: too deep. Pairs with rt_leave */
 static inline void rt_leave(tmpl_rt *r)
 {
   r->depth--;
@@ -267,10 +278,11 @@ bool ts_equal(const tstr *a, const tstr *b);
 bool ts_is(const tstr *s, const char *literal);
 int ts_compare(const tstr *a, const tstr *b); /* by code points */
 /* Byte offset of the code point `index` (0..chars). */
-size_t ts_offset(const tstr *s, size_t index);
+size_t ts_offset(tmpl_rt *r, const tstr *s, size_t index);
 /* Offset of the first occurrence of b in a at or after `from`, or SIZE_MAX. */
-size_t ts_find(const tstr *a, const tstr *b, size_t from);
-size_t ts_rfind(const tstr *a, const tstr *b, size_t before); /* last occurrence that ends at or before `before` */
+size_t ts_find(tmpl_rt *r, const tstr *a, const tstr *b, size_t from);
+/* The last occurrence that ends at or before `before`. */
+size_t ts_rfind(tmpl_rt *r, const tstr *a, const tstr *b, size_t before);
 
 /* ---- string builder: grows inside the arena, so that a failure leaks nothing ---- */
 

@@ -239,6 +239,68 @@ static void memory_and_work_are_limited(void **state)
   fails("{{ [1]|batch(10 ** 15, 2)|list }}", TERN_E_LIMIT, "");
 }
 
+/* One step may touch a lot: it counts by what it touches. */
+static void the_work_of_single_operations_is_limited(void **state)
+{
+  (void)state;
+  static const char *const setups[] = {
+      "{% set a = range(100000)|list %}",
+      "{% set a = 'x' * 9000000 %}{% set b = 'x' * 8999999 + 'y' %}",
+      "{% set a = 'é' * 4000000 %}",
+  };
+  static const struct {
+    int setup;
+    const char *body;
+  } cases[] = {
+      {0, "{% if a == a %}{% endif %}"},
+      {0, "{% if 1.5 in a %}{% endif %}"},
+      {0, "{% if a < a %}{% endif %}"},
+      {1, "{% set c = a.count('xy') %}"},
+      {1, "{% set c = a.find('y') %}"},
+      {1, "{% set c = a.rfind('y') %}"},
+      {1, "{% set c = b.rfind('y' + 'x' * 4000000) %}"},
+      {1, "{% set c = a.rfind('x' * 4000000 + 'y') %}"},
+      {1, "{% if 'xy' in a %}{% endif %}"},
+      {1, "{% set c = a.replace('y', '') %}"},
+      {1, "{% set c = a.split('y') %}"},
+      {1, "{% set c = a.split() %}"},
+      {1, "{% set c = a.rsplit('y') %}"},
+      {1, "{% set c = a.partition('y') %}"},
+      {1, "{% set c = a.strip('x') %}"},
+      {1, "{% set c = a.isalpha() %}"},
+      {1, "{% set c = a is lower %}"},
+      {1, "{% set c = a|wordcount %}"},
+      {1, "{% if a == b %}{% endif %}"},
+      {1, "{% if a < b %}{% endif %}"},
+      {2, "{% set b = a[2000000] %}"},
+      {2, "{% set b = a[2000000:2000001] %}"},
+      {2, "{% set b = a.find('e', 2000000) %}"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char source[400];
+    snprintf(source, sizeof source, "%s{%% for x in range(100000) %%}%s{%% endfor %%}", setups[cases[i].setup],
+             cases[i].body);
+    fails(source, TERN_E_LIMIT, "");
+  }
+  fails("{% set ns = namespace(x=(1, 2)) %}{% for i in range(60) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}{{ {ns.x: "
+        "1} }}",
+        TERN_E_LIMIT, "steps");
+}
+
+static void names_are_limited(void **state)
+{
+  (void)state;
+  buf b = {0};
+  tern_error err;
+  tmpl *t = NULL;
+  for (int i = 0; i < 100000; i++)
+    buf_addf(&b, "{%% set v%d = %d %%}", i, i);
+  assert_false(b.failed);
+  assert_int_equal(tmpl_compile(b.data, b.length, &t, &err), TERN_E_LIMIT);
+  assert_int_equal(tmpl_compile(b.data, 40000, &t, &err), TERN_E_TEMPLATE); /* some 2000 names, the last one torn */
+  buf_free(&b);
+}
+
 static void strings_grow_in_linear_time(void **state)
 {
   (void)state;
@@ -386,6 +448,8 @@ int main(void)
       cmocka_unit_test(long_flat_sources_are_fine),
       cmocka_unit_test(recursion_ends_in_an_error),
       cmocka_unit_test(memory_and_work_are_limited),
+      cmocka_unit_test(the_work_of_single_operations_is_limited),
+      cmocka_unit_test(names_are_limited),
       cmocka_unit_test(strings_grow_in_linear_time),
       cmocka_unit_test(every_allocation_may_fail),
       cmocka_unit_test(threads_share_a_template),
