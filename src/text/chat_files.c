@@ -222,7 +222,7 @@ static tern_status with_json(opening *o, const char *name, use_json use)
   if (!path)
     return err_nomem(o->err, "a file name");
   tern_status status = path_type(path, &type, o->err);
-  if (status == TERN_OK && type == S_IFREG)
+  if (status == TERN_OK && type != 0)
     status = read_json(o, path, use);
   mem_free(path);
   return status;
@@ -254,7 +254,7 @@ static tern_status with_templates(opening *o, const char *name, mode_t wanted)
   if (!path)
     return err_nomem(o->err, "a file name");
   tern_status status = path_type(path, &type, o->err);
-  if (status == TERN_OK && type == wanted)
+  if (status == TERN_OK && type != 0)
     status = wanted == S_IFDIR ? template_folder(o->c, path, o->err) : template_file(o->c, path, "default", 7, o->err);
   mem_free(path);
   return status;

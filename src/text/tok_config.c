@@ -26,7 +26,7 @@ static tern_status read_tree(tok *t, const char *dir, const char *name, const jt
     return err_nomem(err, "path");
   mode_t type;
   tern_status status = path_type(path, &type, err);
-  if (status == TERN_OK && type == S_IFREG) {
+  if (status == TERN_OK && type != 0) {
     char *data = NULL;
     size_t n;
     jt *tree = NULL;
