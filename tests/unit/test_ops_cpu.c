@@ -237,6 +237,31 @@ static void test_several_outputs(void **state)
     free_weight(&w[i]);
 }
 
+/* Scales stored as float32 whose low bits are zero up to a point: those that allow a fused multiply-add, those that
+ * just do not, and rows of both. */
+static void test_round_scales(void **state)
+{
+  uint64_t seed = 17;
+  for (int bits = 4; bits <= 8; bits++) {
+    if (bits == 7)
+      continue;
+    for (int zeros = bits - 1; zeros <= bits + 1; zeros++) {
+      format f = {Q_AFFINE, bits, 32, DT_F32};
+      weight w = random_weight(&seed, &f, 150, 96);
+      for (int i = 0; i < 150 * 3; i++) {
+        uint32_t u;
+        memcpy(&u, w.w.scales + 4 * i, 4);
+        u = i % 100 == 99 ? u : u >> zeros << zeros;
+        memcpy((uint8_t *)w.w.scales + 4 * i, &u, 4);
+      }
+      float *x = random_floats(&seed, MOST_TOKENS * 96, 1);
+      compare(*state, &seed, &w, 1, false, false, x, "round scales");
+      free(x);
+      free_weight(&w);
+    }
+  }
+}
+
 /* Every value that a scale can have, the ones for which a fused multiply-add would differ included. */
 static void test_odd_scales(void **state)
 {
@@ -299,9 +324,9 @@ static void test_levels(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_levels),     cmocka_unit_test(test_affine),     cmocka_unit_test(test_affine_long),
-      cmocka_unit_test(test_fp),         cmocka_unit_test(test_dense),      cmocka_unit_test(test_several_outputs),
-      cmocka_unit_test(test_odd_scales), cmocka_unit_test(test_odd_inputs),
+      cmocka_unit_test(test_levels),     cmocka_unit_test(test_affine),       cmocka_unit_test(test_affine_long),
+      cmocka_unit_test(test_fp),         cmocka_unit_test(test_dense),        cmocka_unit_test(test_several_outputs),
+      cmocka_unit_test(test_odd_scales), cmocka_unit_test(test_round_scales), cmocka_unit_test(test_odd_inputs),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);
 }

@@ -22,8 +22,8 @@
 enum {
   MOST_TOKENS = CPU_LEVEL == 2 ? 12 : 6, /* of one product: tokens x 2 sums, 2 weights, 1 input fill the registers */
   TOKEN_BLOCK = 8 * MOST_TOKENS,
-  TILE_VALUES = 256 * 2, /* vectors of a tile: 256 k by 2, or 128 by 4 */
-  TILE_GROUPS = 256 / 16 * 2 * VW,
+  K_BLOCK = 256,
+  TILE_GROUPS = K_BLOCK / 16 * 2 * VW, /* scales of a tile at most */
 };
 
 typedef struct linear_job {
@@ -110,7 +110,6 @@ PRODUCT(2, 2)
 PRODUCT(3, 2)
 PRODUCT(4, 2)
 PRODUCT(6, 2)
-PRODUCT(1, 4)
 #if CPU_LEVEL == 2
 PRODUCT(8, 1)
 PRODUCT(12, 1)
@@ -124,7 +123,7 @@ static void products(int tokens, int nv, const float *tile, int count, const flo
 {
   static const struct {
     int tokens;
-    product_fn *by_vectors[MOST_VECTORS];
+    product_fn *by_vectors[2];
   } steps[] = {
 #if CPU_LEVEL == 2
     {12, {product_12_1, product_12_2}},
@@ -134,7 +133,7 @@ static void products(int tokens, int nv, const float *tile, int count, const flo
     {4, {product_4_1, product_4_2}},
     {3, {product_3_1, product_3_2}},
     {2, {product_2_1, product_2_2}},
-    {1, {product_1_1, product_1_2, NULL, product_1_4}},
+    {1, {product_1_1, product_1_2}},
   };
   for (int t = 0, i = 0; t < tokens; t += steps[i].tokens) {
     while (steps[i].tokens > tokens - t)
@@ -143,20 +142,19 @@ static void products(int tokens, int nv, const float *tile, int count, const flo
   }
 }
 
-/* Outputs [n0, n0 + nv * VW) of matrix i, for all tokens. nv is 4 for one token only. */
+/* Outputs [n0, n0 + nv * VW) of matrix i, for all tokens; nv <= 2. */
 static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
 {
   const ops_weight *w = job->a->w[i];
-  float tile[TILE_VALUES * VW], sums[TOKEN_BLOCK * 2 * VW], s[TILE_GROUPS], b[TILE_GROUPS];
-  int block = nv > 2 ? 128 : 256;
+  float tile[K_BLOCK * 2 * VW], sums[TOKEN_BLOCK * 2 * VW], s[TILE_GROUPS], b[TILE_GROUPS];
   bool by_group = w->quant > Q_AFFINE;
   tile_rows rows;
   find_rows(w, n0, nv * VW, &rows);
   for (int t0 = 0; t0 < job->tokens; t0 += TOKEN_BLOCK) {
     int tokens = job->tokens - t0 < TOKEN_BLOCK ? job->tokens - t0 : TOKEN_BLOCK;
     memset(sums, 0, (size_t)(tokens * nv * VW) * sizeof *sums);
-    for (int64_t k0 = 0; k0 < w->k; k0 += block) {
-      int count = w->k - k0 < block ? (int)(w->k - k0) : block, step = by_group ? w->group : count;
+    for (int64_t k0 = 0; k0 < w->k; k0 += K_BLOCK) {
+      int count = w->k - k0 < K_BLOCK ? (int)(w->k - k0) : K_BLOCK, step = by_group ? w->group : count;
       expand(nv, w, &rows, k0, count, s, b, tile);
       for (int k = 0; k < count; k += step)
         products(tokens, nv, tile + k * nv * VW, step, job->a->x + t0 * w->k + k0 + k, w->k, sums,
@@ -173,11 +171,17 @@ enum { PANEL_GROUPS = 2 * VW }; /* groups whose scales are widened together: a w
 /* Keeps the work of later codes from moving up through an unrolled loop, where it fills registers until they spill. */
 #define KEEP_ORDER __asm__ volatile("" ::: "memory")
 
-/* What a kernel for one token is made for. A unit is `unit` codes with one scale, in whole words. */
+/* What a kernel for one token is made for. A unit is `unit` codes with one scale, in whole words. PLAIN: the fp modes,
+ * whose sums of a unit are scaled. */
 typedef struct code_format {
   int bits, unit;
-  bool fp; /* sums of a unit are scaled, else the codes are */
+  arithmetic how;
 } code_format;
+
+INLINE vf decoded(const code_format f, vf scale, vf code, vf bias)
+{
+  return f.how == PLAIN ? code : f.how == FUSED ? affine_value(scale, code, bias) : scale * code + bias;
+}
 
 /* acc += x * weight for the codes of a unit of nv * VW outputs, whose words are packed[v][from...]. */
 INLINE void decode_unit(const code_format f, const int nv, vu (*packed)[TILE_WORDS], int from, const float *x,
@@ -192,8 +196,8 @@ INLINE void decode_unit(const code_format f, const int nv, vu (*packed)[TILE_WOR
         vf input = v_set(*x++);
         UNROLL for (int v = 0; v < nv; v++)
         {
-          vf q = low_code(f.bits, f.fp, word[v] >> (f.bits * j));
-          acc[v] += input * (f.fp ? q : affine_value(scale[v], q, bias[v]));
+          vf q = low_code(f.bits, f.how == PLAIN, word[v] >> (f.bits * j));
+          acc[v] += input * decoded(f, scale[v], q, bias[v]);
         }
         KEEP_ORDER;
       }
@@ -203,8 +207,10 @@ INLINE void decode_unit(const code_format f, const int nv, vu (*packed)[TILE_WOR
   UNROLL for (int j = 0; j < f.unit; j++)
   {
     vf input = v_set(x[j]);
-    UNROLL for (int v = 0; v < nv; v++) acc[v] +=
-        input * affine_value(scale[v], code_value(f.bits, false, packed[v] + from, j), bias[v]);
+    UNROLL for (int v = 0; v < nv; v++)
+    {
+      acc[v] += input * decoded(f, scale[v], code_value(f.bits, false, packed[v] + from, j), bias[v]);
+    }
     KEEP_ORDER;
   }
 }
@@ -229,21 +235,22 @@ INLINE void decode_panel(const code_format f, const int nv, const ops_weight *w,
       UNROLL for (int v = 0; v < nv; v++)
       {
         scale[v] = v_load(s + g + v * VW);
-        bias[v] = f.fp ? v_set(0) : v_load(b + g + v * VW);
+        bias[v] = f.how == PLAIN ? v_set(0) : v_load(b + g + v * VW);
         part[v] = v_set(0);
       }
-      decode_unit(f, nv, packed, u * unit_words, x + k + u * f.unit, scale, bias, f.fp ? part : acc);
-      UNROLL for (int v = 0; v < nv; v++) acc[v] = f.fp ? acc[v] + scale[v] * part[v] : acc[v];
+      decode_unit(f, nv, packed, u * unit_words, x + k + u * f.unit, scale, bias, f.how == PLAIN ? part : acc);
+      UNROLL for (int v = 0; v < nv; v++) acc[v] = f.how == PLAIN ? acc[v] + scale[v] * part[v] : acc[v];
     }
   }
   UNROLL for (int v = 0; v < nv; v++) sums[v] = acc[v];
 }
 
-/* Outputs [n0, n0 + nv * VW) of matrix i for one token. Affine scales that forbid a fused multiply-add send the tile
- * the other way. */
-INLINE void decode(const code_format f, const int nv, const linear_job *job, int i, int64_t n0)
+/* Outputs [n0, n0 + nv * VW) of matrix i for one token. */
+INLINE void decode(const int bits, const int unit, const bool fp, const int nv, const linear_job *job, int i,
+                   int64_t n0)
 {
   const ops_weight *w = job->a->w[i];
+  const code_format fused = {bits, unit, fp ? PLAIN : FUSED}, split = {bits, unit, SPLIT};
   float s[PANEL_GROUPS * MOST_ROWS], b[PANEL_GROUPS * MOST_ROWS], out[MOST_ROWS];
   vf sums[MOST_VECTORS];
   UNROLL for (int v = 0; v < nv; v++) sums[v] = v_set(0);
@@ -252,28 +259,30 @@ INLINE void decode(const code_format f, const int nv, const linear_job *job, int
   const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
   int64_t groups = w->k / w->group;
   for (int64_t g = 0; g < groups; g += PANEL_GROUPS) {
-    int some = groups - g < PANEL_GROUPS ? (int)(groups - g) : PANEL_GROUPS;
-    int64_t k0 = g * w->group;
-    bool small = widen_scales(w, rows.scales, g, some, nv, s);
-    if (!f.fp && !small) {
+    int some = groups - g < PANEL_GROUPS ? (int)(groups - g) : PANEL_GROUPS, count = some * w->group;
+    const float *x = job->a->x + g * w->group;
+    bool exact = widen_scales(w, rows.scales, g, some, nv, s);
+    if (!fp && !exact && nv < 4) { /* rare and short: no kernels of its own */
       by_tile(job, i, n0, nv);
       return;
     }
-    if (!f.fp)
-      widen_scales(w, rows.biases, g, some, nv, b);
-    decode_panel(f, nv, w, &rows, k0, some * w->group, job->a->x + k0, s, b, &ahead, sums);
+    if (!fp)
+      widen_biases(w, rows.biases, g, some, nv, b);
+    if (fp || exact || nv < 4)
+      decode_panel(fused, nv, w, &rows, g * w->group, count, x, s, b, &ahead, sums);
+    else
+      decode_panel(split, nv, w, &rows, g * w->group, count, x, s, b, &ahead, sums);
   }
   UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, sums[v]);
   finish(job, i, 0, 1, n0, nv, out);
 }
 
-/* ---- one token, dense halves ---- */
+/* ---- one token, dense ---- */
 
 INLINE void decode_dense(const ops_dtype stored, const int nv, const linear_job *job, int i, int64_t n0)
 {
-  enum { CHUNK = 2 * VW };
+  const int a_word = stored == DT_F32 ? 1 : 2, size = 4 / a_word, chunk = VW * a_word;
   const ops_weight *w = job->a->w[i];
-  const float *x = job->a->x;
   float out[MOST_ROWS];
   vf acc[MOST_VECTORS];
   vu packed[MOST_VECTORS][VW];
@@ -281,19 +290,21 @@ INLINE void decode_dense(const ops_dtype stored, const int nv, const linear_job 
   tile_rows rows;
   find_rows(w, n0, nv * VW, &rows);
   const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
-  for (int64_t k = 0; k < w->k; k += CHUNK) {
-    int n = w->k - k < CHUNK ? (int)(w->k - k) : CHUNK;
+  for (int64_t k = 0; k < w->k; k += chunk) {
+    int n = w->k - k < chunk ? (int)(w->k - k) : chunk;
+    const float *x = job->a->x + k;
     for (int v = 0; v < nv; v++)
-      load_words(rows.data + v * VW, k * 2, n * 2, packed[v]);
+      load_words(rows.data + v * VW, k * size, n * size, packed[v]);
     for (int r = 0; r < nv * VW; r++)
       __builtin_prefetch(ahead + r * 4 * VW, 0, 2);
     ahead += nv * VW * 4 * VW;
-    for (int j = 0; j < n; j += 2) {
-      vf low = v_set(x[k + j]), high = v_set(j + 1 < n ? x[k + j + 1] : 0);
-      UNROLL for (int v = 0; v < nv; v++) acc[v] += low * widen_half(stored, packed[v][j / 2], 0);
-      if (j + 1 == n)
-        break;
-      UNROLL for (int v = 0; v < nv; v++) acc[v] += high * widen_half(stored, packed[v][j / 2], 1);
+    for (int j = 0; j < n; j++) {
+      vf input = v_set(x[j]);
+      UNROLL for (int v = 0; v < nv; v++)
+      {
+        vu word = packed[v][j / a_word];
+        acc[v] += input * (a_word == 1 ? (vf)word : widen_half(stored, word, j % 2));
+      }
     }
   }
   UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, acc[v]);
@@ -310,10 +321,10 @@ typedef void tile_fn(const linear_job *job, int i, int64_t n0);
     call;                                                                                                              \
   }
 #define CODES(name, bits, unit, fp)                                                                                    \
-  KERNEL(name, 1, decode(((code_format){bits, unit, fp}), 1, job, i, n0))                                              \
-  KERNEL(name, 2, decode(((code_format){bits, unit, fp}), 2, job, i, n0))                                              \
-  KERNEL(name, 4, decode(((code_format){bits, unit, fp}), 4, job, i, n0))
-#define HALVES(name, stored)                                                                                           \
+  KERNEL(name, 1, decode(bits, unit, fp, 1, job, i, n0))                                                               \
+  KERNEL(name, 2, decode(bits, unit, fp, 2, job, i, n0))                                                               \
+  KERNEL(name, 4, decode(bits, unit, fp, 4, job, i, n0))
+#define DENSE(name, stored)                                                                                            \
   KERNEL(name, 1, decode_dense(stored, 1, job, i, n0))                                                                 \
   KERNEL(name, 2, decode_dense(stored, 2, job, i, n0))                                                                 \
   KERNEL(name, 4, decode_dense(stored, 4, job, i, n0))
@@ -326,27 +337,31 @@ CODES(8, 8, 32, false)
 CODES(mxfp4, 4, 32, true)
 CODES(mxfp8, 8, 32, true)
 CODES(nvfp4, 4, 16, true)
-HALVES(bf16, DT_BF16)
-HALVES(f16, DT_F16)
+DENSE(f32, DT_F32)
+DENSE(bf16, DT_BF16)
+DENSE(f16, DT_F16)
 
 #define KERNELS(name)                                                                                                  \
   {                                                                                                                    \
     decode_##name##_1, decode_##name##_2, NULL, decode_##name##_4                                                      \
   }
 
-/* The kernel for one token and nv vectors, or NULL: affine with float32 scales, and dense float32. */
 static tile_fn *decode_kernel(const ops_weight *w, int nv)
 {
   static tile_fn *const affine[9][MOST_VECTORS] = {
       [2] = KERNELS(2), [3] = KERNELS(3), [4] = KERNELS(4), [5] = KERNELS(5), [6] = KERNELS(6), [8] = KERNELS(8)};
   static tile_fn *const fp[][MOST_VECTORS] = {
       [Q_MXFP4] = KERNELS(mxfp4), [Q_MXFP8] = KERNELS(mxfp8), [Q_NVFP4] = KERNELS(nvfp4)};
-  static tile_fn *const dense[][MOST_VECTORS] = {[DT_BF16] = KERNELS(bf16), [DT_F16] = KERNELS(f16)};
-  if (w->quant > Q_AFFINE)
+  static tile_fn *const dense[][MOST_VECTORS] = {
+      [DT_F32] = KERNELS(f32), [DT_BF16] = KERNELS(bf16), [DT_F16] = KERNELS(f16)};
+  switch (w->quant) {
+  case Q_NONE:
+    return dense[w->stored][nv - 1];
+  case Q_AFFINE:
+    return affine[w->bits][nv - 1];
+  default:
     return fp[w->quant][nv - 1];
-  if (w->stored == DT_F32)
-    return NULL;
-  return w->quant == Q_NONE ? dense[w->stored][nv - 1] : affine[w->bits][nv - 1];
+  }
 }
 
 /* ---- sharing ---- */
@@ -364,9 +379,8 @@ static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end
 {
   for (int64_t n = begin; n < end;) {
     int nv = tile_vectors(job, end - n);
-    tile_fn *kernel = job->tokens == 1 ? decode_kernel(job->a->w[i], nv) : NULL;
-    if (kernel)
-      kernel(job, i, n);
+    if (job->tokens == 1)
+      decode_kernel(job->a->w[i], nv)(job, i, n);
     else
       by_tile(job, i, n, nv);
     n += nv * VW;

@@ -142,6 +142,11 @@ INLINE vm v_gt_int(vi a, vi b)
   return _mm512_cmpgt_epi32_mask((__m512i)a, (__m512i)b);
 }
 
+INLINE vi v_max_int(vi a, vi b)
+{
+  return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+
 INLINE vm v_either(vm a, vm b)
 {
   return a | b;
@@ -289,6 +294,11 @@ INLINE vf v_sqrt(vf x)
   return (vf)_mm256_sqrt_ps((__m256)x);
 }
 
+INLINE vi v_max_int(vi a, vi b)
+{
+  return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
 INLINE bool v_any(vm m)
 {
   return _mm256_movemask_ps((__m256)m) != 0;
@@ -350,6 +360,12 @@ INLINE vf v_set(float x)
 INLINE vf v_fma(vf a, vf b, vf c)
 {
   return (vf){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
+}
+
+INLINE vi v_max_int(vi a, vi b)
+{
+  vm first = a > b;
+  return (first & a) | (~first & b);
 }
 
 INLINE bool v_any(vm m)

@@ -4,13 +4,14 @@
  * registers: after that a vector has the same word of VW rows. A tile is nv * VW outputs wide and k-major: value k of
  * output i stands at tile[k * nv * VW + i].
  *
- * The values are the reference's: an affine weight is round(round(scale * code) + bias). Where the stored scale is a
- * half, scale * code is exact in float32 and fma(scale, code, bias) is that same value:
- *   - significands: at most 11 bits (float16) times at most 8 bits (the code) make 19, of 24;
- *   - underflow: a product is a whole multiple of the least subnormal, 2^-133 (bfloat16) or 2^-24, above 2^-149;
- *   - overflow: none for float16. A bfloat16 scale below 2^120 in magnitude times 255 stays below 2^128; a scale beyond
- *     that (or NaN, or infinite) is found while scales are widened, and its tile multiplies and adds.
- * A scale stored as float32 multiplies and adds, always.
+ * The values are the reference's: an affine weight is round(round(scale * code) + bias). Where scale * code is exact in
+ * float32, fma(scale, code, bias) is that same value. It is exact if
+ *   - the significands fit: that of the scale has 24 - bits bits at most. 8 (bfloat16) and 11 (float16) always do. A
+ *     scale stored as float32 does if its last `bits` bits are zero: a product of a float16 and a small integer, which
+ *     is what imported block formats have;
+ *   - nothing underflows: a product is a whole multiple of the scale, so of 2^-149;
+ *   - nothing overflows: the scale is below 2^120 in magnitude, the code below 2^8.
+ * Scales are looked at while they are widened; where one fails, or is NaN, its tile multiplies and adds.
  */
 #ifndef TERN_OPS_CPU_WEIGHTS_H
 #define TERN_OPS_CPU_WEIGHTS_H
@@ -97,12 +98,14 @@ INLINE vf scale_of_word(const ops_weight *w, vu word, int i)
   return w->stored == DT_F32 ? (vf)word : widen_half(w->stored, word, i);
 }
 
-/* Scales (or biases) of groups [g0, g0 + count) of nv * VW rows to out[g - g0][nv * VW]. Whether all are below 2^120 in
- * magnitude. */
-static bool widen_scales(const ops_weight *w, const uint8_t *const *rows, int64_t g0, int count, int nv, float *out)
+/* Scales (or biases) of groups [g0, g0 + count) of nv * VW rows to out[g - g0][nv * VW]. If asked: whether the product
+ * of each with a code is exact. NaN and infinity are as large as can be. */
+INLINE bool widen(const bool check, const ops_weight *w, const uint8_t *const *rows, int64_t g0, int count, int nv,
+                  float *out)
 {
   int a_word = scales_a_word(w), size = 4 / a_word;
-  vm large = v_lt(v_set(0), v_set(0));
+  vi most = {0};
+  vu all = {0};
   for (int v = 0; v < nv; v++) {
     for (int g = 0; g < count; g += VW * a_word) {
       vu words[VW];
@@ -110,13 +113,27 @@ static bool widen_scales(const ops_weight *w, const uint8_t *const *rows, int64_
       load_words(rows + v * VW, (g0 + g) * size, n * size, words);
       for (int i = 0; i < n; i++) {
         vf x = scale_of_word(w, words[i / a_word], i % a_word);
-        large = v_either(large, v_ge(v_abs(x), v_set(0x1p120f)));
-        large = v_either(large, v_nan(x));
+        if (check) {
+          most = v_max_int(most, (vi)v_abs(x));
+          all |= (vu)x;
+        }
         v_store(out + (g + i) * nv * VW + v * VW, x);
       }
     }
   }
-  return !v_any(large);
+  vm large = v_gt_int(most, (vi)v_set(0x1.fffffep119f));
+  vm long_ = v_gt_int((vi)(all & ((1u << w->bits) - 1)), (vi){0});
+  return !v_any(v_either(large, long_));
+}
+
+static bool widen_scales(const ops_weight *w, const uint8_t *const *rows, int64_t g0, int count, int nv, float *out)
+{
+  return widen(true, w, rows, g0, count, nv, out);
+}
+
+static void widen_biases(const ops_weight *w, const uint8_t *const *rows, int64_t g0, int count, int nv, float *out)
+{
+  widen(false, w, rows, g0, count, nv, out);
 }
 
 /* ---- tiles ---- */
@@ -220,7 +237,7 @@ static void expand(int nv, const ops_weight *w, const tile_rows *rows, int64_t k
   }
   int64_t g0 = k0 / w->group;
   int groups = count / w->group;
-  bool small = widen_scales(w, rows->scales, g0, groups, nv, s);
+  bool fused = widen_scales(w, rows->scales, g0, groups, nv, s);
   if (w->quant != Q_AFFINE) {
     if (w->bits == 8)
       expand_codes(8, 32, PLAIN, nv, rows, k0, count, w->group, s, b, tile);
@@ -228,8 +245,7 @@ static void expand(int nv, const ops_weight *w, const tile_rows *rows, int64_t k
       expand_codes(4, 16, PLAIN, nv, rows, k0, count, w->group, s, b, tile);
     return;
   }
-  widen_scales(w, rows->biases, g0, groups, nv, b);
-  bool fused = small && w->stored != DT_F32;
+  widen_biases(w, rows->biases, g0, groups, nv, b);
 #define AFFINE(width)                                                                                                  \
   case width:                                                                                                          \
     if (fused)                                                                                                         \
