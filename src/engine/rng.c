@@ -1,7 +1,7 @@
 /* rng.c - see rng.h. */
 #include "engine/rng.h"
 
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 rng_key rng_seed(uint64_t seed)
 {

@@ -10,7 +10,7 @@
 
 #include <immintrin.h>
 
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 static float reduce_max(__m256 v)
 {

@@ -1,6 +1,6 @@
 /* sample_kernels.c - the sampler's loops in plain C: what the SIMD ones must equal, and what runs without AVX2. */
 #include "engine/sample_impl.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 static float largest(const float *x, size_t n)
 {

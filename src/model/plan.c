@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "model/arch.h"
-#include "ops/ref/ref.h"
+#include "ops/value.h"
 
 enum { MAX_KV_KEEP = 4 }; /* the reference's RotatingKVCache(keep=4) */
 enum { HEAD_ROWS = 16 };
@@ -154,7 +154,7 @@ static void emit_embed(compiler *c, int x, ops_dtype type)
   op_record *r = emit(c, OP_embed);
   r->embed = (struct op_embed){.table = &c->weights->embed, .scale = 1, .type = type};
   if (a->embed_scale) /* mx.array(width ** 0.5, bfloat16) */
-    r->embed.scale = ref_round(type, ref_round(DT_BF16, (float)pow(c->config->width, 0.5)));
+    r->embed.scale = ops_round(type, ops_round(DT_BF16, (float)pow(c->config->width, 0.5)));
   use(c, r, &r->embed.out, x);
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "format/json_util.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 typedef struct maker {
   const rope_config *config;

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "ops/ref/ref.h"
+#include "ops/value.h"
 
 enum { FAULTS_NAMED = 6 };
 
@@ -99,9 +99,9 @@ static tern_status bind_vector(binder *b, const char *pattern, int layer, const 
     return err_nomem(b->err, t->name);
   }
   for (int64_t i = 0; i < n; i++) {
-    values[i] = ref_load(stored, t->data, i);
+    values[i] = ops_load(stored, t->data, i);
     if (plus_one)
-      values[i] = ref_round(dtype, 1.0f + values[i]);
+      values[i] = ops_round(dtype, 1.0f + values[i]);
   }
   b->cx->backend->write(b->cx, home, values, (size_t)n * sizeof *home);
   mem_free(values);

@@ -1,10 +1,10 @@
-/* probe_math.c - what the Python tests call of ops/ref/math and base/half, over arrays. */
+/* probe_math.c - what the Python tests call of ops/math and base/half, over arrays. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/half.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 #include "probe.h"
 
 static float bf16_widen(float bits)

@@ -1,4 +1,4 @@
-"""Compares MLX's own polynomials, live on the CPU, with ops/ref/math bit for bit.
+"""Compares MLX's own polynomials, live on the CPU, with ops/math bit for bit.
 
 Every bfloat16, every float16 and some millions of float32 inputs; half types go through float32 and are rounded once,
 as both sides define. Also the half conversions of base/half.h against MLX's. Usage: test_math.py LIBRARY, run by the

@@ -1,4 +1,4 @@
-/* Proves the bits of ops/ref/math. Each function is run over float32 inputs and the results folded into one 64-bit hash
+/* Proves the bits of ops/math. Each function is run over float32 inputs and the results folded into one 64-bit hash
  * (NaNs as a class), which is compared with a stored one: for the C library's functions the hash was taken from glibc
  * 2.36, for MLX's polynomials from this code after tests/parity/test_math.py had compared it with MLX. Where the host
  * has glibc 2.36 the first differing input is reported too.
@@ -16,7 +16,7 @@
 
 #include "base/half.h"
 #include "base/threads.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 enum { STRIDE = 4093 }; /* of the ordinary run; a prime, so that all mantissas and exponents mix */
 

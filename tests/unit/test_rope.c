@@ -15,7 +15,7 @@
 static void fill(float *x, int dims, ops_dtype type)
 {
   for (int i = 0; i < dims; i++)
-    x[i] = ref_round(type, (float)((double)(i * 37 % 101) / 50 - 1));
+    x[i] = ops_round(type, (float)((double)(i * 37 % 101) / 50 - 1));
 }
 
 static void check_rows(const char *name, const rope_table *table, const json_t *rows, const json_t *positions,

@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "engine/sample_impl.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 enum { STEPS = 8 };
 

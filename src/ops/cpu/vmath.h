@@ -1,4 +1,4 @@
-/* vmath.h - the transcendental functions of ops/ref/math.h, a vector at a time and bit for bit.
+/* vmath.h - the transcendental functions of ops/math.h, a vector at a time and bit for bit.
  *
  * exp, sin, cos and sigmoid are the same polynomials with the same fused multiply-adds. tanh is fdlibm's, all branches
  * computed and one selected. x^3 is glibc's powf in double, with its tables in registers, where level 2 has the
@@ -9,7 +9,7 @@
 #define TERN_OPS_CPU_VMATH_H
 
 #include "ops/cpu/vec.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 INLINE vf vm_exp(vf x)
 {
@@ -138,7 +138,7 @@ INLINE vf vm_tanh(vf x)
 
 /* ---- x^3 ---- */
 
-/* As in ops/ref/math_log.c: 1/c and log2(c) for the sixteenths of an octave, and 2^(i/32) as bits less i << 47. */
+/* As in ops/math_log.c: 1/c and log2(c) for the sixteenths of an octave, and 2^(i/32) as bits less i << 47. */
 static const double cube_inverse[16] = {
     0x1.661ec79f8f3bep+0, 0x1.571ed4aaf883dp+0, 0x1.49539f0f010b0p+0, 0x1.3c995b0b80385p+0, 0x1.30d190c8864a5p+0,
     0x1.25e227b0b8ea0p+0, 0x1.1bb4a4a1a343fp+0, 0x1.12358f08ae5bap+0, 0x1.0953f419900a7p+0, 1,

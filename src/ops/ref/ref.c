@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 /* ---- memory ---- */
 
@@ -93,7 +93,7 @@ static void embedding_row(const ops_weight *w, int64_t id, float *out)
 {
   if (w->quant == Q_NONE) {
     for (int64_t k = 0; k < w->k; k++)
-      out[k] = ref_load(w->stored, w->data, id * w->k + k);
+      out[k] = ops_load(w->stored, w->data, id * w->k + k);
     return;
   }
   const uint8_t *row = w->data + id * ref_row_bytes(w);
@@ -102,10 +102,10 @@ static void embedding_row(const ops_weight *w, int64_t id, float *out)
     int64_t g = id * groups + k / w->group;
     uint32_t code = ref_code(row, w->bits, k);
     if (w->quant == Q_AFFINE) {
-      float scaled = ref_round(w->dtype, (float)code * ref_load(w->stored, w->scales, g));
-      out[k] = ref_round(w->dtype, scaled + ref_load(w->stored, w->biases, g));
+      float scaled = ops_round(w->dtype, (float)code * ops_load(w->stored, w->scales, g));
+      out[k] = ops_round(w->dtype, scaled + ops_load(w->stored, w->biases, g));
     } else {
-      out[k] = ref_round(DT_BF16, ref_fp_value(w, code) * ref_fp_scale(w, w->scales[g]));
+      out[k] = ops_round(DT_BF16, ref_fp_value(w, code) * ref_fp_scale(w, w->scales[g]));
     }
   }
 }
@@ -119,12 +119,12 @@ void ref_embed(ops_context *cx, const op_record *record, const ops_step *step)
     float *out = a->out + t * width;
     if (step->use && step->use[t])
       for (int64_t k = 0; k < width; k++)
-        out[k] = ref_round(a->type, step->embeds[t * width + k]);
+        out[k] = ops_round(a->type, step->embeds[t * width + k]);
     else
       embedding_row(a->table, step->ids[t], out);
     if (a->scale != 1.0f)
       for (int64_t k = 0; k < width; k++)
-        out[k] = ref_round(a->type, out[k] * a->scale);
+        out[k] = ops_round(a->type, out[k] * a->scale);
   }
 }
 
@@ -145,8 +145,8 @@ void ref_rms_norm(ops_context *cx, const op_record *record, const ops_step *step
       sum += x[k] * x[k];
     float r = 1.0f / sqrtf(sum * reciprocal + a->eps);
     for (int k = 0; k < a->width; k++) {
-      float normed = ref_round(a->type, x[k] * r);
-      y[k] = a->w ? ref_round(a->type, normed * a->w[k]) : normed;
+      float normed = ops_round(a->type, x[k] * r);
+      y[k] = a->w ? ops_round(a->type, normed * a->w[k]) : normed;
     }
   }
 }
@@ -154,20 +154,20 @@ void ref_rms_norm(ops_context *cx, const op_record *record, const ops_step *step
 /* silu(x) = x * sigmoid(x). */
 static float silu(ops_dtype type, float x)
 {
-  float e = ref_round(type, math_exp(fabsf(x)));
+  float e = ops_round(type, math_exp(fabsf(x)));
   float y = 1.0f / (1.0f + e);
-  return ref_round(type, x * ref_round(type, x < 0 ? y : 1.0f - y));
+  return ops_round(type, x * ops_round(type, x < 0 ? y : 1.0f - y));
 }
 
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), each step rounded; the constant is the compiled kernel's 7 digits.
  */
 static float gelu_tanh(ops_dtype type, float x)
 {
-  float cube = ref_round(type, math_pow(x, 3.0f));
-  float inner = ref_round(type, x + ref_round(type, ref_round(type, 0.044715f) * cube));
-  float tanh_ = ref_round(type, math_tanh(ref_round(type, ref_round(type, 0.7978846f) * inner)));
-  float half = ref_round(type, 0.5f * x);
-  return ref_round(type, half * ref_round(type, 1.0f + tanh_));
+  float cube = ops_round(type, math_pow(x, 3.0f));
+  float inner = ops_round(type, x + ops_round(type, ops_round(type, 0.044715f) * cube));
+  float tanh_ = ops_round(type, math_tanh(ops_round(type, ops_round(type, 0.7978846f) * inner)));
+  float half = ops_round(type, 0.5f * x);
+  return ops_round(type, half * ops_round(type, 1.0f + tanh_));
 }
 
 void ref_glu(ops_context *cx, const op_record *record, const ops_step *step)
@@ -177,7 +177,7 @@ void ref_glu(ops_context *cx, const op_record *record, const ops_step *step)
   int64_t n = (int64_t)ops_extent(record, step) * a->width;
   for (int64_t i = 0; i < n; i++) {
     float act = a->act == ACT_SILU ? silu(a->type, a->gate[i]) : gelu_tanh(a->type, a->gate[i]);
-    a->y[i] = ref_round(a->type, act * a->up[i]);
+    a->y[i] = ops_round(a->type, act * a->up[i]);
   }
 }
 
@@ -192,7 +192,7 @@ void ref_add(ops_context *cx, const op_record *record, const ops_step *step)
       sum = sum > -a->clip ? sum : -a->clip;
       sum = sum < a->clip ? sum : a->clip;
     }
-    a->y[i] = ref_round(a->type, sum);
+    a->y[i] = ops_round(a->type, sum);
   }
 }
 

@@ -7,8 +7,7 @@
 #ifndef TERN_OPS_REF_REF_H
 #define TERN_OPS_REF_REF_H
 
-#include "base/half.h"
-#include "ops/ops.h"
+#include "ops/value.h"
 
 #define OP(name, contract) ops_fn ref_##name;
 #include "ops/ops.def"
@@ -24,32 +23,6 @@ static inline size_t ref_block_key(int head, int key_dim, int i)
 static inline size_t ref_block_value(int kv_heads, int key_dim, int head, int value_dim, int i)
 {
   return (size_t)kv_heads * (size_t)key_dim * KV_BLOCK + ((size_t)head * KV_BLOCK + (size_t)i) * (size_t)value_dim;
-}
-
-/* x as the type holds it. */
-static inline float ref_round(ops_dtype type, float x)
-{
-  switch (type) {
-  case DT_BF16:
-    return bf16_to_f32(bf16_from_f32(x));
-  case DT_F16:
-    return f16_to_f32(f16_from_f32(x));
-  default:
-    return x;
-  }
-}
-
-/* Element i of an array of `type` at any byte offset. */
-static inline float ref_load(ops_dtype type, const uint8_t *data, int64_t i)
-{
-  uint16_t half;
-  if (type == DT_F32) {
-    float x;
-    memcpy(&x, data + 4 * i, 4);
-    return x;
-  }
-  memcpy(&half, data + 2 * i, 2);
-  return type == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
 /* Bytes of one packed row. */

@@ -2,7 +2,7 @@
  * hidden keys take no part: the reference gives them a weight of exactly zero, which changes no sum. */
 #include <string.h>
 
-#include "ops/ref/math.h"
+#include "ops/math.h"
 #include "ops/ref/ref.h"
 #include "ops/visible.h"
 
@@ -13,14 +13,14 @@ static void rotate_head(const struct op_rope *a, float *x, float position)
   int half = a->dims / 2;
   if (a->mscale != 1.0f)
     for (int i = 0; i < a->dims; i++)
-      x[i] = ref_round(a->type, ref_round(a->type, a->mscale) * x[i]);
+      x[i] = ops_round(a->type, ops_round(a->type, a->mscale) * x[i]);
   for (int i = 0; i < half; i++) {
     float angle = position * a->inverse[i];
-    float c = ref_round(a->type, math_cos(angle)), s = ref_round(a->type, math_sin(angle));
+    float c = ops_round(a->type, math_cos(angle)), s = ops_round(a->type, math_sin(angle));
     float *first = a->traditional ? x + 2 * i : x + i, *second = a->traditional ? first + 1 : first + half;
     float x1 = *first, x2 = *second;
-    *first = ref_round(a->type, ref_round(a->type, x1 * c) - ref_round(a->type, x2 * s));
-    *second = ref_round(a->type, ref_round(a->type, x1 * s) + ref_round(a->type, x2 * c));
+    *first = ops_round(a->type, ops_round(a->type, x1 * c) - ops_round(a->type, x2 * s));
+    *second = ops_round(a->type, ops_round(a->type, x1 * s) + ops_round(a->type, x2 * c));
   }
 }
 
@@ -71,7 +71,7 @@ void ref_kv_append(ops_context *cx, const op_record *record, const ops_step *ste
 static void attend(const struct op_attention *a, const ops_kv_view *kv, int head, const ops_range *ranges, int n_ranges,
                    const float *q, float *scores, float *out)
 {
-  float scale = ref_round(a->type, a->scale), most = 0, total = 0;
+  float scale = ops_round(a->type, a->scale), most = 0, total = 0;
   int64_t n = 0;
   for (int r = 0; r < n_ranges; r++) {
     for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
@@ -79,8 +79,8 @@ static void attend(const struct op_attention *a, const ops_kv_view *kv, int head
       const float *key = block + ref_block_key(head, a->key_dim, (int)(p % KV_BLOCK));
       float sum = 0;
       for (int e = 0; e < a->key_dim; e++)
-        sum += ref_round(a->type, scale * q[e]) * key[(size_t)e * KV_BLOCK];
-      sum = ref_round(a->type, sum);
+        sum += ops_round(a->type, scale * q[e]) * key[(size_t)e * KV_BLOCK];
+      sum = ops_round(a->type, sum);
       most = n == 0 || sum > most ? sum : most;
       scores[n++] = sum;
     }
@@ -96,13 +96,13 @@ static void attend(const struct op_attention *a, const ops_kv_view *kv, int head
     for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
       const float *block = kv->blocks[p / KV_BLOCK];
       const float *value = block + ref_block_value(a->kv_heads, a->key_dim, head, a->value_dim, (int)(p % KV_BLOCK));
-      float weight = ref_round(a->type, scores[n++] * reciprocal);
+      float weight = ops_round(a->type, scores[n++] * reciprocal);
       for (int e = 0; e < a->value_dim; e++)
         out[e] += weight * value[e];
     }
   }
   for (int e = 0; e < a->value_dim; e++)
-    out[e] = ref_round(a->type, out[e]);
+    out[e] = ops_round(a->type, out[e]);
 }
 
 void ref_attention(ops_context *cx, const op_record *record, const ops_step *step)

@@ -10,7 +10,7 @@ static float dot_dense(const ops_weight *w, int64_t n, const float *x)
 {
   float sum = 0;
   for (int64_t k = 0; k < w->k; k++)
-    sum += x[k] * ref_load(w->stored, w->data, n * w->k + k);
+    sum += x[k] * ops_load(w->stored, w->data, n * w->k + k);
   return sum;
 }
 
@@ -21,10 +21,10 @@ static float dot_affine(const ops_weight *w, ops_dtype type, int64_t n, const fl
   float sum = 0;
   for (int64_t k = 0; k < w->k; k++) {
     int64_t g = n * groups + k / w->group;
-    float scale = ref_load(w->stored, w->scales, g), bias = ref_load(w->stored, w->biases, g);
-    float value = ref_round(type, (float)ref_code(row, w->bits, k) * scale);
-    value = ref_round(type, value + bias);
-    sum = ref_round(type, sum + ref_round(type, x[k] * value));
+    float scale = ops_load(w->stored, w->scales, g), bias = ops_load(w->stored, w->biases, g);
+    float value = ops_round(type, (float)ref_code(row, w->bits, k) * scale);
+    value = ops_round(type, value + bias);
+    sum = ops_round(type, sum + ops_round(type, x[k] * value));
   }
   return sum;
 }
@@ -37,11 +37,11 @@ static float dot_fp(const ops_weight *w, ops_dtype type, int64_t n, const float 
   for (int64_t g = 0; g < groups; g++) {
     float part = 0;
     for (int64_t k = g * w->group; k < (g + 1) * w->group; k++) {
-      float value = ref_round(type, ref_fp_value(w, ref_code(row, w->bits, k)));
-      part = ref_round(type, part + ref_round(type, x[k] * value));
+      float value = ops_round(type, ref_fp_value(w, ref_code(row, w->bits, k)));
+      part = ops_round(type, part + ops_round(type, x[k] * value));
     }
-    float scale = ref_round(type, ref_fp_scale(w, w->scales[n * groups + g]));
-    sum = ref_round(type, sum + ref_round(type, scale * part));
+    float scale = ops_round(type, ref_fp_scale(w, w->scales[n * groups + g]));
+    sum = ops_round(type, sum + ops_round(type, scale * part));
   }
   return sum;
 }
@@ -50,10 +50,10 @@ static float output(const ops_weight *w, ops_dtype type, int64_t n, const float 
 {
   if (w->quant == Q_NONE) {
     float sum = dot_dense(w, n, x);
-    return ref_round(type, bias ? sum + bias[n] : sum);
+    return ops_round(type, bias ? sum + bias[n] : sum);
   }
   float sum = w->quant == Q_AFFINE ? dot_affine(w, type, n, x) : dot_fp(w, type, n, x);
-  return bias ? ref_round(type, sum + bias[n]) : sum;
+  return bias ? ops_round(type, sum + bias[n]) : sum;
 }
 
 void ref_linear(ops_context *cx, const op_record *record, const ops_step *step)
@@ -67,7 +67,7 @@ void ref_linear(ops_context *cx, const op_record *record, const ops_step *step)
       for (int64_t n = 0; n < w->n; n++) {
         float y = output(w, a->type[i], n, a->x + t * w->k, a->bias[i]);
         if (i == 0 && a->residual)
-          y = ref_round(a->residual_type, a->residual[t * w->n + n] + y);
+          y = ops_round(a->residual_type, a->residual[t * w->n + n] + y);
         a->y[i][t * w->n + n] = y;
       }
     }

@@ -4,7 +4,7 @@
  *
  * Every operation is one float32 rounding, in the order written.
  */
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 #include <stdbool.h>
 

@@ -10,8 +10,8 @@
  * function with a rounding inside (math_sigmoid_of_exp). NaNs are equal as a class, payloads are not promised.
  * Not here: angles above 2^23 as MLX 0.32 treats them.
  */
-#ifndef TERN_OPS_REF_MATH_H
-#define TERN_OPS_REF_MATH_H
+#ifndef TERN_OPS_MATH_H
+#define TERN_OPS_MATH_H
 
 #include <math.h>
 #include <stdint.h>

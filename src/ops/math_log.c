@@ -9,7 +9,7 @@
  *
  * No exceptions, no errno, round to nearest assumed.
  */
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 #include <stdbool.h>
 

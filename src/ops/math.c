@@ -1,5 +1,5 @@
 /* math.c - the slow ends of math.h: the inverse error function and the re-parse of compiled constants. */
-#include "ops/ref/math.h"
+#include "ops/math.h"
 
 #include <stdio.h>
 #include <stdlib.h>
