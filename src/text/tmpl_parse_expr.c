@@ -603,7 +603,7 @@ static bool parse_items(parser *p, bool simplified, bool conditional, bool names
       OK(parse_expect(p, T_COMMA));
     if (tuple_ends(p))
       break;
-    node *item;
+    node *item = NULL; /* the analyser does not see that success sets it */
     if (simplified)
       OK(parse_primary(p, namespaces, &item));
     else
