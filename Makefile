@@ -2,11 +2,13 @@
 #
 #   make run [PROMPT="..."]     a real model's answer         make test     every test
 .DEFAULT_GOAL := build
-.PHONY: build run test asan tsan fuzz sweep goldens format lint bench install clean help
+.PHONY: build run test parity asan tsan fuzz sweep goldens format lint bench install clean help
 
 # Taken literally, whatever characters it holds: no expansion by make, none by the shell.
 unexport PROMPT
 run: export TERN_PROMPT := $(value PROMPT)
+unexport ONLY
+parity: export TERN_ONLY := $(value ONLY)
 FUZZ_RUNS ?= 2000000
 PREFIX ?= /usr/local
 
@@ -18,6 +20,9 @@ run: ## answer PROMPT with the starter model, fetching it first
 
 test: ## every test; its last line counts them
 	@scripts/test.sh
+
+parity: build ## every row of tests/parity/manifest in every format; ONLY=regex takes some
+	@scripts/oracle.sh && build/oracle/bin/python tests/parity/run_live.py --full --jobs "$$(nproc)" --only "$$TERN_ONLY"
 
 asan: ## unit tests under address and undefined-behaviour sanitizers
 	@scripts/sanitize.sh asan

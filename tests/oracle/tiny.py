@@ -147,6 +147,10 @@ def split_evenly(parts):
     return make_shards
 
 
+class CannotMake(Exception):
+    """There is no such checkpoint: says why."""
+
+
 def quantize(model, config, quant, mode, overrides):
     """Quantise as mlx_lm.convert does. overrides: {path pattern: parameters, or False to stay dense}, first match wins;
     both kinds are written into the config under the module's path."""
@@ -163,8 +167,18 @@ def quantize(model, config, quant, mode, overrides):
                 return parameters
         return True
 
-    with contextlib.redirect_stdout(io.StringIO()):  # it reports bits per weight
-        model, config = utils.quantize_model(model, config, group, bits, mode, predicate if overrides else None)
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it reports bits per weight
+            model, config = utils.quantize_model(model, config, group, bits, mode, predicate if overrides else None)
+    except ValueError as error:
+        if "group size" not in str(error):
+            raise
+        raise CannotMake(f"groups do not divide its sizes: {error}".splitlines()[0]) from None
+    if not any(w.dtype == mx.uint32 for _, w in tree_flatten(model.parameters())):
+        raise CannotMake(f"nothing in it can be quantised in groups of {group}")
     config["quantization"].update({path: False for path in dense})
     return model, config
 

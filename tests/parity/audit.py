@@ -44,7 +44,7 @@ def refused(tally, folder, change, named):
 
 def main():
     tally, rules = Tally(), {}
-    chosen = [c for c in cases.table() if "one-shot" in c.runs]
+    chosen = [c for c in cases.ci() if "one-shot" in c.runs]
     answers = Store(terncli.BUILD / "parity").collect(chosen)
     folders = {c.name: a.folder for c in chosen if not isinstance(a := answers[c.name, c.numerics[0]], str)}
     for case in chosen:

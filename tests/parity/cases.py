@@ -1,15 +1,25 @@
 """The tiny checkpoints that are compared live with the reference, and what is run on each.
 
-A Case is one checkpoint: an architecture variant (tests/oracle/configs.py), a weight format, a seed. Every case is run in
-`exact`, most in `native` too, each time in the four ways of RUNS. The base variant of each architecture meets every
-format; the other variants meet a few formats each, taken in rotation, so that all pairs of interest occur somewhere.
+A Case is one checkpoint: an architecture variant (tests/oracle/configs.py), a weight format, a seed. The rows of
+`manifest` say which there are; here stand the ways to run one (RUNS), the formats (FORMATS), and the two selections:
 
-Adding an architecture: a row in VARIANTS.
+    ci()     what fits a CI run: per row the runs and formats that it names, in `exact` and mostly in `native` too
+    full()   `make parity`: every row in every format of FULL, one-shot and in pieces of 5, eight decode steps
+
+Where a row names a number of formats, they are taken from ROTATION at a place that depends on the row's name alone, so
+a new row changes no other row's checkpoints, and all pairs of interest occur somewhere.
+
+Adding a type or a variant: a row in `manifest`.
 """
 
 import dataclasses
+import sys
+import zlib
+from pathlib import Path
 
-PROMPT = 21  # past every window of the variants by 12 or more, and no piece of 7 leaves one token alone
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "oracle"), str(Path(__file__).resolve().parent)]
+
+PROMPT = 21  # past every window of the variants by 12 or more, and no piece of 7 or 5 leaves one token alone
 STEPS = 9  # rows: the one after the prompt and eight decode steps
 
 
@@ -22,11 +32,15 @@ class Case:
     mode: str = "affine"
     seed: int = 0
     shards: int = 1
+    hf: str = ""  # a layout of hf_layout.py instead of MLX's
+    shim: bool = False
     overrides: dict = dataclasses.field(default_factory=dict)
     extras: dict = dataclasses.field(default_factory=dict)
     numerics: tuple = ("exact", "native")
     runs: tuple = ()
     prompt: int = PROMPT
+    form: str = ""  # name in FORMATS
+    skip: str = ""  # why it is not run
 
     @property
     def arch(self):
@@ -41,48 +55,17 @@ RUNS = {
     "canonical": {"chunk": 2048, "forced": True, "all": True, "tern": [["--all"], ["--all", "--prefill-step-size", "3"]]},
     "one-shot": {"chunk": 2048, "forced": True, "tern": [["--split", "mlx"], []]},
     "pieces": {"chunk": 7, "forced": True, "tern": [["--split", "mlx", "--prefill-step-size", "7"]]},
+    "fives": {"chunk": 5, "forced": True, "tern": [["--split", "mlx", "--prefill-step-size", "5"]]},
     "greedy": {"chunk": 2048, "forced": False, "tern": [[]]},
     "whole": {"whole": True, "tern": [["--split", "one", "--all"]]},
     # One token alone in a piece takes the decode path: that changes bits where a window rotates.
     "singles": {"chunk": 1, "forced": True, "tern": [["--split", "mlx", "--prefill-step-size", "1"]]},
-    "lone tail": {"chunk": 10, "forced": True, "tern": [["--split", "mlx", "--prefill-step-size", "10"]]},
+    "lone-tail": {"chunk": 10, "forced": True, "tern": [["--split", "mlx", "--prefill-step-size", "10"]]},
     # Windows made by the cache, on models that have none of their own.
-    "kv size": {"chunk": 2048, "forced": True, "max_kv_size": 12, "tern": [["--max-kv-size", "12"]]},
+    "kv-size": {"chunk": 2048, "forced": True, "max_kv_size": 12, "tern": [["--max-kv-size", "12"]]},
 }
 ALWAYS = ("canonical", "one-shot", "pieces", "greedy")
-WINDOWED = ALWAYS + ("whole", "singles", "lone tail")
-
-# variant -> runs. The first of an architecture is its base.
-VARIANTS = {
-    "llama": ALWAYS + ("whole",),
-    "llama@tied": ALWAYS,
-    "llama@tie-unset": ALWAYS,
-    "llama@linear": ALWAYS,
-    "llama@yarn": ALWAYS,
-    "llama@longrope": ALWAYS,
-    "llama@bias": ALWAYS,
-    "llama@mha": ALWAYS,
-    "llama@sliding": WINDOWED,
-    "llama@window5": WINDOWED,
-    "llama@odd": ALWAYS,
-    "llama@prime": ALWAYS,
-    "mistral": ALWAYS,
-    "iquestcoder": ALWAYS,
-    "qwen2": ALWAYS + ("kv size",),
-    "qwen2@tied": ALWAYS,
-    "qwen2@yarn": ALWAYS,
-    "qwen2@odd": ALWAYS,
-    "qwen3": ALWAYS + ("kv size",),
-    "qwen3@untied": ALWAYS,
-    "qwen3@yarn": ALWAYS,
-    "qwen3@odd": ALWAYS,
-    "gemma3_text": WINDOWED,
-    "gemma3_text@untied": WINDOWED,
-    "gemma3_text@narrow": WINDOWED,
-    "gemma3_text@wide": WINDOWED,
-}
-DENSE_ONLY = {"llama@prime"}
-GROUP_32 = {v for v in VARIANTS if v.endswith(("@odd", "@window5", "@narrow"))}
+RUN_GROUPS = {"always": ALWAYS, "windowed": ALWAYS + ("whole", "singles", "lone-tail"), "full": ("one-shot", "fives")}
 
 MIXED = {
     "*.layers.0.*.down_proj": {"bits": 8, "group_size": 32},
@@ -91,6 +74,8 @@ MIXED = {
     "*embed_tokens": {"bits": 8, "group_size": 64},
 }
 MIXED_MODES = {"*.q_proj": {"bits": 4, "group_size": 32, "mode": "mxfp4"}, "*.layers.0.*.up_proj": False}
+# Layer by layer, whatever the type calls its modules.
+BY_LAYER = {"*.0.*": {"bits": 8, "group_size": 32}, "*.1.*": {"bits": 6, "group_size": 64}}
 
 # name -> how the checkpoint is made
 FORMATS = {
@@ -118,70 +103,118 @@ FORMATS = {
     "nvfp4": {"quant": (4, 16), "mode": "nvfp4"},
     "mixed": {"quant": (4, 64), "overrides": MIXED},
     "mixed-modes": {"quant": (4, 32), "overrides": MIXED_MODES},
+    "by-layer": {"quant": (4, 64), "overrides": BY_LAYER},
     "3-shards": {"quant": (4, 32), "shards": 3},
+    "hf": {"hf": "plain"},  # the tensors as the original release has them
 }
 ROTATION = ["4bit-g32", "bf16", "mxfp4", "8bit-g32", "f16", "5bit-g32", "nvfp4", "4bit-g64", "mxfp8", "6bit-g32", "f32",
             "4bit-g32-f32", "2bit-g32", "8bit-g64", "mixed", "3bit-g32", "3-shards"]
-PER_VARIANT = 4
+# `make parity`: format -> numerics
+FULL = {
+    "f32": ("exact",),
+    "bf16": ("native",),
+    "f16": ("native",),
+    "4bit-g64": ("exact", "native"),
+    "8bit-g32": ("exact", "native"),
+    "by-layer": ("exact", "native"),
+    "mxfp4": ("exact", "native"),
+    "hf": ("exact", "native"),
+}
 
 
-def fits(config, form):
+def misfit(row, form):
+    """None, or why a row has no checkpoint in a format."""
+    import configs
+    import hf_layout
+
     made = FORMATS[form]
-    if config in DENSE_ONLY:
-        return "quant" not in made
-    if config in GROUP_32:
-        return "quant" not in made or (made["quant"][1] <= 32 and not made.get("overrides"))
-    return True
+    if made.get("hf") and configs.CONFIGS[row.config]["model_type"] not in hf_layout.LAYOUTS:
+        return "no other layout"
+    if row.dense and "quant" in made:
+        return "never quantised"
+    if row.group and "quant" in made:
+        largest = max([made["quant"][1], *(o["group_size"] for o in made.get("overrides", {}).values() if o)])
+        if largest > row.group:
+            return f"groups of {largest} do not divide its sizes"
+    return None
 
 
-def formats_of(config, turn):
-    """(formats of one variant, the next turn of the rotation)."""
-    if "@" not in config and config not in ("mistral", "iquestcoder"):
-        return list(FORMATS), turn
-    chosen = []
-    while len(chosen) < PER_VARIANT:
-        form = ROTATION[turn % len(ROTATION)]
-        turn += 1
-        if fits(config, form) and form not in chosen:
-            chosen.append(form)
-        elif config in DENSE_ONLY and turn % len(ROTATION) == 0:
-            chosen = [f for f in ("bf16", "f16", "f32")]
-            break
-    return chosen, turn
+def numerics_of(row, form):
+    numerics = FORMATS[form].get("numerics", ("exact", "native"))
+    if row.native == "no" or (row.native == "quantised" and "quant" not in FORMATS[form]):
+        return tuple(n for n in numerics if n != "native")
+    return numerics
 
 
-# Tensors that a checkpoint may carry and the loader has to drop, each under its own rule.
-INV_FREQ = {"model.layers.0.self_attn.rotary_emb.inv_freq": (32,)}
-HEAD = {"lm_head.weight": (320, 128)}
-DROPS = [
-    Case("llama/extra-inv-freq", "llama", extras=INV_FREQ),
-    Case("llama@tied/extra-head", "llama@tied", extras=HEAD),
-    Case("mistral/extra-inv-freq", "mistral", extras=INV_FREQ),
-    Case("mistral@tied/extra-head", "mistral@tied", extras=HEAD),
-    Case("iquestcoder/extra-inv-freq", "iquestcoder", extras=INV_FREQ),
-    Case("iquestcoder@tied/extra-head", "iquestcoder@tied", extras=HEAD),
-    Case("qwen2/extra-inv-freq", "qwen2", extras=INV_FREQ),
-    Case("qwen2@tied/extra-head", "qwen2@tied", extras=HEAD),
-    Case("qwen3/extra-head", "qwen3", extras=HEAD),
-]
+def formats_of(row):
+    """The formats of a row in the selection for CI."""
+    if row.formats == "all":
+        return [f for f in FORMATS if not misfit(row, f)]
+    if isinstance(row.formats, tuple):
+        return list(row.formats)
+    turn = zlib.crc32(row.label.encode()) % len(ROTATION)
+    order = [f for f in ROTATION[turn:] + ROTATION[:turn] if not misfit(row, f)]
+    if row.native == "yes":  # the first, which may be the only one, in both numerics
+        first = next(f for f in order if len(numerics_of(row, f)) == 2)
+        order = [first] + [f for f in order if f != first]
+    return order[: row.formats]
 
 
-def table():
-    cases, turn = [], 0
-    for number, (config, runs) in enumerate(VARIANTS.items()):
-        forms, turn = formats_of(config, turn)
-        for i, form in enumerate(forms):
-            cases.append(Case(f"{config}/{form}", config, seed=1 + (number + i) % 5, runs=runs, **FORMATS[form]))
-    cases += [dataclasses.replace(c, runs=("one-shot",), numerics=("exact",), seed=7) for c in DROPS]
-    # Windows that are reached only while decoding, and a prompt many windows long.
-    for config in ("gemma3_text@wide", "llama@sliding"):
-        cases.append(Case(f"{config}/short-prompt", config, seed=11, runs=WINDOWED, prompt=13))
-        cases.append(Case(f"{config}/long-prompt", config, seed=12, quant=(4, 32), runs=WINDOWED, prompt=67))
+def case_of(row, form, **keys):
+    made = {k: v for k, v in FORMATS[form].items() if k != "numerics"}
+    return Case(
+        **{
+            "name": row.label if row.name else f"{row.config}/{form}",
+            "config": row.config,
+            "seed": row.seed or 1 + zlib.crc32(f"{row.label}/{form}".encode()) % 5,
+            "extras": row.extras,
+            "numerics": numerics_of(row, form),
+            "runs": row.runs,
+            "prompt": row.prompt or PROMPT,
+            "shim": row.shim,
+            "form": form,
+            "skip": row.cannot and f"the reference cannot run it: {row.cannot}",
+            **made,
+            **keys,
+        }
+    )
+
+
+def full_of(row):
+    if row.name:
+        return [case_of(row, row.formats[0])]
+    runs = ("singles",) if row.runs == ("singles",) else RUN_GROUPS["full"]
+    cases = []
+    for form, numerics in FULL.items():
+        why = misfit(row, form)
+        if why and form == "hf":
+            continue
+        numerics = tuple(n for n in numerics if n in numerics_of(row, form))
+        if not numerics:
+            why, numerics = why or "the reference cannot run it natively", ("native",)
+        case = case_of(row, form, numerics=numerics, runs=runs)
+        cases.append(dataclasses.replace(case, skip=case.skip or why or ""))
+    return cases
+
+
+def unique(cases):
     names = [c.name for c in cases]
     assert len(set(names)) == len(names)
     return cases
 
 
+def ci():
+    import manifest
+
+    return unique([case_of(row, form) for row in manifest.read() for form in formats_of(row)])
+
+
+def full():
+    import manifest
+
+    return unique([case for row in manifest.read() for case in full_of(row)])
+
+
 if __name__ == "__main__":
-    for case in table():
-        print(case.name, "·", ", ".join(case.numerics), "·", ", ".join(case.runs))
+    for case in full() if sys.argv[1:] == ["--full"] else ci():
+        print(case.name, "·", ", ".join(case.numerics), "·", ", ".join(case.runs), f"· skipped: {case.skip}" if case.skip else "")

@@ -1,9 +1,9 @@
 """Makes tiny checkpoints and the reference's logits for them, in a process of its own, and keeps both in a store.
 
-    answers = Store(folder).collect(cases)      {(case name, numerics): Answer, or a string that says what went wrong}
+    answers = Store(folder).collect(cases)      {(case name, numerics): Answer, Skip, or a string that says what went wrong}
 
-Importing MLX costs seconds and a crash inside it costs the process, so one worker does all that is missing and is
-started again behind the case that killed it. Entries are keyed by everything they depend on: case, config, the kit's
+Importing MLX costs seconds and a crash inside it costs the process, so a worker does all that is missing and is started
+again behind the case that killed it; `jobs` of them share the work. Entries are keyed by everything they depend on: case, config, the kit's
 sources and the pins. Nothing in the store is ever stale.
 """
 
@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +37,17 @@ class Answer:
     runs: dict  # run name -> {"prompt": [...], "tokens": [...], "logits": float32 [rows, vocab]}
 
 
+class Skip(str):
+    """Why there is no such checkpoint."""
+
+
+SOURCES = ["tiny.py", "golden.py", "tokenizer.py", "hf_layout.py", "shims.py", "requirements.txt"]
+CANNOT = "cannot.txt"  # in an entry: why its checkpoint cannot be made
+
+
 def source_digest():
     digest = hashlib.sha256()
-    for file in [KIT / "tiny.py", KIT / "golden.py", KIT / "tokenizer.py", KIT / "requirements.txt", HERE / "reference.py"]:
+    for file in [*(KIT / name for name in SOURCES), HERE / "reference.py"]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -50,29 +59,49 @@ class Store:
 
     def entry(self, case):
         runs = {name: {k: v for k, v in table.RUNS[name].items() if k != "tern"} for name in case.runs}
-        what = [dataclasses.asdict(case), configs.CONFIGS[case.config], runs, table.STEPS, self.source]
+        facts = {k: v for k, v in dataclasses.asdict(case).items() if k not in ("form", "skip")}
+        what = [facts, configs.CONFIGS[case.config], runs, table.STEPS, self.source]
         digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
         return self.folder / f"{re.sub('[^a-zA-Z0-9_.-]', '-', case.name)}-{digest}"
 
-    def collect(self, cases, log=print):
-        missing = [c for c in cases if not all((self.entry(c) / f"{n}.npz").exists() for n in c.numerics)]
+    def collect(self, cases, log=print, jobs=1):
+        def lacks(case):
+            entry = self.entry(case)
+            return not (entry / CANNOT).exists() and not all((entry / f"{n}.npz").exists() for n in case.numerics)
+
+        wanted = [c for c in cases if not c.skip]
+        missing = [c for c in wanted if lacks(c)]
+        if missing:
+            log(f"reference: {len(missing)} of {len(wanted)} cases to compute", flush=True)
+        errors = {}
+        with ThreadPoolExecutor(jobs) as pool:
+            for found in pool.map(self.complete, [missing[i::jobs] for i in range(jobs)]):
+                errors.update(found)
+        answers = {}
+        for case in cases:
+            cannot = self.entry(case) / CANNOT
+            skip = case.skip or (cannot.exists() and cannot.read_text())
+            for numerics in case.numerics:
+                file = self.entry(case) / f"{numerics}.npz"
+                if skip:
+                    answers[case.name, numerics] = Skip(skip)
+                elif file.exists():
+                    answers[case.name, numerics] = read(file)
+                else:
+                    answers[case.name, numerics] = errors.get(case.name, "the reference left no result")
+        return answers
+
+    def complete(self, missing):
+        """Computes the cases, with as many workers one after another as it takes. {case name: error}"""
         errors = {}
         while missing:
-            log(f"reference: {len(missing)} of {len(cases)} cases to compute")
             done, why = self.work(missing)
             errors.update({c.name: e for c, e in done if e})
             missing = missing[len(done) :]
-            if missing:  # the worker died in this one
+            if missing and not (done and done[-1][1]):  # the worker died in this one
                 errors[missing[0].name] = why
                 missing = missing[1:]
-        answers = {}
-        for case in cases:
-            for numerics in case.numerics:
-                file = self.entry(case) / f"{numerics}.npz"
-                answers[case.name, numerics] = (
-                    read(file) if file.exists() else errors.get(case.name, "the reference left no result")
-                )
-        return answers
+        return errors
 
     def work(self, cases):
         """One worker over the cases. Returns ([(case, error or None)] for those it finished, why it ended)."""
@@ -139,11 +168,10 @@ def answer(model, case, run):
     return {"prompt": prompt, "tokens": tokens}, logits
 
 
-def compute(case, entry):
-    import golden
+def make(case, model_dir):
+    """The checkpoint of a case, unless it is there."""
     import tiny
 
-    model_dir = entry / "model"
     if not (model_dir / "tokenizer.json").exists():  # written last
         tiny.build(
             case.config,
@@ -153,11 +181,26 @@ def compute(case, entry):
             case.quant or None,
             case.mode,
             shards=case.shards,
+            hf=case.hf or None,
+            shim=case.shim,
             overrides=case.overrides,
             extras=case.extras,
         )
+
+
+def compute(case, entry):
+    import golden
+    import tiny
+
+    model_dir = entry / "model"
+    try:
+        make(case, model_dir)
+    except tiny.CannotMake as why:
+        entry.mkdir(parents=True, exist_ok=True)
+        (entry / CANNOT).write_text(str(why))
+        return
     for numerics in case.numerics:
-        model = golden.load(model_dir, numerics)
+        model = golden.load(model_dir, numerics, case.shim)
         meta, arrays = {}, {}
         for name in case.runs:
             meta[name], arrays[name] = answer(model, case, table.RUNS[name])

@@ -1,25 +1,35 @@
-"""Compares `tern logits` with the reference on the tiny checkpoints, bit for bit: run_live.py [--only REGEX] [--list]
+"""Compares `tern logits` with the reference on the tiny checkpoints, bit for bit.
 
-Prints a line per difference: case, numerics, run, flags; first differing step, token and both values.
+    run_live.py [--full] [--only REGEX] [--jobs N] [--list]
+
+--full takes every row of `manifest` in every format of cases.FULL (`make parity`), else what fits CI. Prints a line per
+difference: case, numerics, run, flags; first differing step, token and both values. What was found is merged into
+build/parity/results.json: {case: {"type", "config", "form", "numerics": {NUMERICS: {"passed", "failed", "why"}}, "skipped"}}.
 """
 
 import argparse
+import fcntl
+import json
+import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 
 import cases  # noqa: E402
 import terncli  # noqa: E402
 from compare import difference, rows_of  # noqa: E402
-from reference import Store  # noqa: E402
+from reference import Skip, Store  # noqa: E402
 from tally import Tally  # noqa: E402
 
+RESULTS = terncli.BUILD / "parity" / "results.json"
 
-def check(tally, case, numerics, answer):
+
+def compare(case, numerics, answer):
+    """Every run of one checkpoint in one numerics. [(name, None or how it differs)]"""
+    found = []
     for run, facts in answer.runs.items():
         spec, want = cases.RUNS[run], facts["logits"]
         for flags in spec["tern"]:
@@ -31,33 +41,75 @@ def check(tally, case, numerics, answer):
                     answer.folder, facts["prompt"], "--numerics", numerics, *flags, feed=feed, steps=steps
                 )
             except Exception as error:
-                tally.fail(name, error)
+                found.append((name, str(error)))
                 continue
             why = difference(rows_of(said, data), want, case.prompt - 1 if "--all" in flags else 0)
             if not why and said["ids"][: case.prompt + steps] != facts["prompt"] + facts["tokens"][:steps]:
                 why = f"ids {said['ids'][case.prompt:]}, the reference chose {facts['tokens'][:steps]}"
-            tally.check(name, why is None, why)
+            found.append((name, why))
+    return found
+
+
+def check(job):
+    case, numerics, answer = job
+    if isinstance(answer, Skip):
+        return []
+    if isinstance(answer, str):
+        return [(f"{case.name} [{numerics}]", answer)]
+    return compare(case, numerics, answer)
+
+
+def record(results, case, numerics, answer, found):
+    entry = results.setdefault(case.name, {"type": case.arch, "config": case.config, "form": case.form, "numerics": {}})
+    if isinstance(answer, Skip):
+        entry["skipped"] = str(answer)
+        return
+    failures = [f"{name}: {why}" for name, why in found if why]
+    entry["numerics"][numerics] = {"passed": len(found) - len(failures), "failed": len(failures), "why": failures[0] if failures else ""}
+
+
+def merge(results, file=RESULTS):
+    """Into the file that tests running side by side share."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            known = json.loads(file.read_text())
+        except (OSError, ValueError):
+            known = {}
+        known.update(results)
+        partial = file.with_suffix(".partial")
+        partial.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        partial.rename(file)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__)
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--full", action="store_true", help="every row in every format of cases.FULL")
     p.add_argument("--only", default="", help="regular expression on case names")
+    p.add_argument("--jobs", type=int, default=1, help="workers of the reference, and of tern")
     p.add_argument("--list", action="store_true")
     a = p.parse_args()
-    chosen = [c for c in cases.table() if re.search(a.only, c.name)]
+    chosen = [c for c in (cases.full() if a.full else cases.ci()) if re.search(a.only, c.name)]
     if a.list:
         print("\n".join(c.name for c in chosen))
         return 0
+    if not chosen:
+        p.error(f"no case is called {a.only}")
+    if a.jobs > 1:
+        os.environ["TERN_THREADS"] = "1"
 
-    tally = Tally()
-    answers = Store(terncli.BUILD / "parity").collect(chosen)
-    for case in chosen:
-        for numerics in case.numerics:
-            answer = answers[case.name, numerics]
-            if isinstance(answer, str):
-                tally.fail(f"{case.name} [{numerics}]", answer)
-            else:
-                check(tally, case, numerics, answer)
+    tally, results = Tally(), {}
+    answers = Store(terncli.BUILD / "parity").collect(chosen, jobs=a.jobs)
+    jobs = [(c, n, answers[c.name, n]) for c in chosen for n in c.numerics]
+    with ThreadPoolExecutor(a.jobs) as pool:
+        for (case, numerics, answer), found in zip(jobs, pool.map(check, jobs)):
+            for name, why in found:
+                tally.check(name, why is None, why)
+            if isinstance(answer, Skip) and numerics == case.numerics[0]:
+                tally.skip(case.name, answer)
+            record(results, case, numerics, answer, found)
+    merge(results)
     return tally.close()
 
 

@@ -1,0 +1,96 @@
+"""The manifest is read strictly, and both selections hold what they promise. Needs neither the reference nor the binary."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle")]
+
+import cases  # noqa: E402
+import manifest  # noqa: E402
+from tally import Tally  # noqa: E402
+
+WRONG = {  # a file -> what the error has to name
+    "": "no rows",
+    "llama always": ":1: a row has",
+    "llama always 2\nlama always 2": ":2: tests/oracle/configs.py has no case 'lama'",
+    "llama alway 2": "no run is called 'alway'",
+    "llama always, 2": "no run is called ''",
+    "llama always 4bits": "no format is called '4bits'",
+    "llama always 0": "'0' is no number",
+    "llama always all native=yes": "native: 'yes' is none of no, quantised",
+    "llama always all dense=1": "dense takes no value",
+    "llama always all prompt": "prompt takes a value",
+    "llama always all prompt=x": "prompt: 'x' is no number",
+    "llama always all group=1000": "group: '1000' is no number",
+    "llama always all cannot=": "cannot: it needs a reason",
+    "llama always all shm": "no note is called 'shm'",
+    "llama always all shim shim": "shim stands twice",
+    "llama always all extra=x": "extra: 'x' is not TENSOR:SIZExSIZE",
+    "llama/x always 2": "a special case has one format",
+    "llama/X always bf16": "a special case is named in small letters",
+    "llama always all\n# remark\nllama always 2": ":3: llama stands in line 1 already",
+    'llama always all cannot="open': ":1: No closing quotation",
+}
+RIGHT = """
+# remark
+llama  always,kv-size  bf16,mxfp4   group=32 native=quantised   # why
+llama/odd-one fives f16 prompt=13 seed=9 extra=a.b:2x3 extra=c:4
+olmo   singles  all  shim
+bitnet always   1    cannot="needs Metal, at import"
+"""
+
+
+def read(text):
+    with tempfile.NamedTemporaryFile("w", suffix=".manifest") as file:
+        file.write(text)
+        file.flush()
+        return manifest.read(file.name)
+
+
+def check_parser(tally):
+    for text, message in WRONG.items():
+        try:
+            read(text)
+            tally.fail(f"{text!r}", "was read")
+        except manifest.ManifestError as error:
+            tally.check(f"{text!r}", message in str(error), f"says {error}")
+    a, b, c, d = read(RIGHT)
+    tally.check("runs", a.runs == (*cases.ALWAYS, "kv-size"), a.runs)
+    tally.check("formats", a.formats == ("bf16", "mxfp4") and a.group == 32, a)
+    tally.check("native where quantised", [cases.numerics_of(a, f) for f in a.formats] == [("exact",), ("exact", "native")])
+    made = cases.case_of(b, "f16")
+    tally.check("special case", (made.name, made.prompt, made.seed, made.dtype) == ("llama/odd-one", 13, 9, "f16"), made)
+    tally.check("tensors to drop", made.extras == {"a.b": (2, 3), "c": (4,)}, made.extras)
+    tally.check("shim", all(x.shim and x.runs == ("singles",) for x in cases.full_of(c)), cases.full_of(c))
+    tally.check("cannot", all("needs Metal, at import" in x.skip for x in cases.full_of(d)), cases.full_of(d))
+
+
+def check_selections(tally):
+    rows = manifest.read()
+    ci, full = cases.ci(), cases.full()
+    for row in rows:
+        mine = [c for c in ci if (c.name == row.label if row.name else c.name in {f"{row.config}/{f}" for f in cases.FORMATS})]
+        numerics = {n for c in mine for n in c.numerics}
+        tally.check(f"{row.label} in CI", numerics == ({"exact"} if row.native == "no" else {"exact", "native"}), numerics)
+        if not row.name:
+            forms = [c.form for c in full if c.config == row.config]
+            tally.check(f"{row.label} in full", set(forms) >= set(cases.FULL) - {"hf"}, forms)
+    tally.check("every format in CI", {c.form for c in ci} == set(cases.FORMATS), set(cases.FORMATS) - {c.form for c in ci})
+    # A row more changes nothing about the others.
+    text = manifest.FILE.read_text()
+    with_more = [c for r in read("olmo2 always 2\n" + text) if r.config != "olmo2" for c in map(lambda f, r=r: cases.case_of(r, f), cases.formats_of(r))]
+    without = [c for r in rows if r.config != "olmo2" for c in map(lambda f, r=r: cases.case_of(r, f), cases.formats_of(r))]
+    tally.check("rows stand alone", with_more == without)
+
+
+def main():
+    tally = Tally()
+    check_parser(tally)
+    check_selections(tally)
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
