@@ -65,7 +65,7 @@ typedef struct cli_args {
   cli_strings stops, extra_eos;
   /* logits */
   cli_ints ids, feed;
-  const char *ids_file, *out;
+  const char *ids_file, *out, *trace;
   int steps, split; /* cli_split */
   /* text */
   const char *json_file, *template_file;

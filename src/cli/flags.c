@@ -84,6 +84,8 @@ const cli_flag cli_flags[] = {
     CHOICE("--split", FLAG_CHOICE, split, V(LOGITS), "canonical|mlx|one", "HOW",
            "canonical: piece size changes no bit; mlx: the reference's pieces; one: one forward"),
     FLAG("--out", FLAG_STRING, out, V(LOGITS), "FILE", "the rows, little-endian float32 [rows, vocab]"),
+    FLAG("--trace", FLAG_STRING, trace, V(LOGITS), "FILE",
+         "the outputs of every op in order: an index as JSON lines, and the values in FILE.f32"),
     /* text */
     FLAG("--no-special", FLAG_BOOL, no_special, V(TOKENIZE), NULL, "without the tokenizer's own BOS and EOS"),
     FLAG("--pieces", FLAG_BOOL, pieces, V(TOKENIZE), NULL,

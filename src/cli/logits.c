@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "cli/out.h"
 #include "cli/signals.h"
+#include "cli/trace.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
 #include "cli/whole_file.h"
@@ -166,16 +167,22 @@ static tern_status with_model(const cli_args *a, model *m, timeline *t, tern_err
   static const sample_type types[] = {[DT_F32] = SAMPLE_F32, [DT_BF16] = SAMPLE_BF16, [DT_F16] = SAMPLE_F16};
   static const tern_sampling greedy = {0};
   collector c = {.err = err};
+  trace *recorder = NULL;
   tern_status status = TERN_OK;
   if (!a->feed.items && a->steps)
     status = sampler_open(&greedy, m->config.vocab, types[model_logits_dtype(m)], &c.chooser, err);
   if (status == TERN_OK && a->out)
     status = whole_open(&c.file, a->out, err);
+  if (status == TERN_OK && a->trace)
+    status = trace_open(a->trace, &m->cx, &recorder, err);
   if (status == TERN_OK)
     status = run_session(a, m, t, &c, err);
   if (status == TERN_OK)
+    status = trace_finish(recorder, err);
+  if (status == TERN_OK)
     status = whole_finish(&c.file, err);
   whole_abandon(&c.file);
+  trace_close(recorder);
   sampler_close(c.chooser);
   if (status == TERN_OK)
     report(m, t, &c);

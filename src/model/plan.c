@@ -475,6 +475,8 @@ static bool run_segment(ops_context *cx, const plan *p, plan_segment s, const op
     if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
       return false;
     cx->backend->run[p->records[i].kind](cx, &p->records[i], step);
+    if (cx->watch)
+      cx->watch(cx->watch_user, &p->records[i], step);
   }
   return true;
 }

@@ -231,8 +231,13 @@ typedef struct ops_backend {
   tern_status (*reserve)(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err);
 } ops_backend;
 
+/* Called after each record of a backend without `submit`, when its outputs stand. For `tern logits --trace`. */
+typedef void ops_watch_fn(void *user, const op_record *record, const ops_step *step);
+
 struct ops_context {
   const ops_backend *backend;
+  ops_watch_fn *watch; /* NULL: nobody watches */
+  void *watch_user;
   pool *workers; /* not owned */
   void *scratch; /* the backend's, made by reserve */
   size_t scratch_bytes;

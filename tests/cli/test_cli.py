@@ -128,6 +128,31 @@ def test_flag_forms():
 # ---- verbs
 
 
+def check_trace(folder):
+    """--trace: the index tells where each output lies, the file holds them all, and the rows are the same ones."""
+    plain, traced, index = folder / "plain.bin", folder / "traced.bin", folder / "trace"
+    document("logits without --trace", "logits", MODEL, "--ids", "5,6,7,8", "--steps", "1", "--out", plain)
+    for backend in ("ref", "cpu"):
+        args = ["--ids", "5,6,7,8", "--steps", "1", "--out", traced, "--trace", index, "--backend", backend]
+        if not document(f"--trace, {backend}", "logits", MODEL, *args):
+            continue
+        lines = [json.loads(line) for line in index.read_text().splitlines()]
+        data = Path(f"{index}.f32").read_bytes()
+        offset = 0
+        for i, line in enumerate(lines):
+            if not tally.check(f"--trace, {backend}: line {i}", (line["seq"], line["offset"]) == (i, offset), line):
+                break
+            offset += 4 * line["rows"] * line["width"]
+        tally.check(f"--trace, {backend}: the file", len(data) == offset, f"{len(data)} bytes, not {offset}")
+        tally.check(f"--trace, {backend}: ends in logits", data.endswith(traced.read_bytes()[-4 * VOCAB :]))
+        tally.check(f"--trace, {backend}: changes no bit", traced.read_bytes() == plain.read_bytes())
+    expect("a trace in a folder that is not there", 1, "logits", MODEL, "--ids", "1", "--trace", folder / "no" / "t", err="no/t")
+    if Path("/dev/full").exists():
+        full = folder / "full"
+        full.symlink_to("/dev/full")
+        expect("a trace on a full disk", 1, "logits", MODEL, "--ids", "1", "--trace", full, err="full: .*[Nn]o space")
+
+
 def test_logits():
     keys = ("ids", "generated", "rows", "vocab", "numerics", "backend", "profile")
     with tempfile.TemporaryDirectory() as folder:
@@ -156,6 +181,7 @@ def test_logits():
             ids.write_bytes(bad)
             expect(f"--ids-file {bad!r}", 1, "logits", MODEL, "--ids-file", ids)
         expect("no such ids file", 1, "logits", MODEL, "--ids-file", f"{folder}/none", err="none")
+        check_trace(Path(folder))
         nowhere = Path(folder) / "no" / "rows.bin"
         expect("an output folder that is not there", 1, "logits", MODEL, "--ids", "1", "--out", nowhere, err="rows.bin|no/")
         if Path("/dev/full").exists():

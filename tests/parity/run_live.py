@@ -3,7 +3,8 @@
     run_live.py [--full] [--only REGEX] [--jobs N] [--list]
 
 --full takes every row of `manifest` in every format of cases.FULL (`make parity`), else what fits CI. Prints a line per
-difference: case, numerics, run, flags; first differing step, token and both values. What was found is merged into
+difference: case, numerics, run, flags; first differing step, token and both values; for the first few checkpoints also
+the op where they part (trace.py). What was found is merged into
 build/parity/results.json: {case: {"type", "config", "form", "numerics": {NUMERICS: {"passed", "failed", "why"}}, "skipped"}}.
 """
 
@@ -20,10 +21,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 import cases  # noqa: E402
 import terncli  # noqa: E402
+import trace  # noqa: E402
 from compare import difference, rows_of  # noqa: E402
 from reference import Skip, Store  # noqa: E402
 from tally import Tally  # noqa: E402
 
+TRACES = 3  # failures that are traced; the others of a broken change would say the same
 RESULTS = terncli.BUILD / "parity" / "results.json"
 
 
@@ -48,6 +51,13 @@ def compare(case, numerics, answer):
                 why = f"ids {said['ids'][case.prompt:]}, the reference chose {facts['tokens'][:steps]}"
             found.append((name, why))
     return found
+
+
+def explain(case, numerics, answer):
+    """Where the first run of a checkpoint begins to differ: the layer and op, by the reference's own cut of the prompt."""
+    run, facts = next(iter(answer.runs.items()))
+    feed = facts["tokens"][: cases.STEPS - 1]
+    return trace.verdict_of(trace.job_of(case, numerics, answer.folder, facts["prompt"], feed, cases.RUNS[run]))
 
 
 def check(job):
@@ -99,13 +109,16 @@ def main():
     if a.jobs > 1:
         os.environ["TERN_THREADS"] = "1"
 
-    tally, results = Tally(), {}
+    tally, results, traced = Tally(), {}, 0
     answers = Store(terncli.BUILD / "parity").collect(chosen, jobs=a.jobs)
     jobs = [(c, n, answers[c.name, n]) for c in chosen for n in c.numerics]
     with ThreadPoolExecutor(a.jobs) as pool:
         for (case, numerics, answer), found in zip(jobs, pool.map(check, jobs)):
             for name, why in found:
                 tally.check(name, why is None, why)
+            if any(why for _, why in found) and not isinstance(answer, str) and traced < TRACES:
+                traced += 1
+                print(f"TRACE {case.name} [{numerics}]: {explain(case, numerics, answer)}", flush=True)
             if isinstance(answer, Skip) and numerics == case.numerics[0]:
                 tally.skip(case.name, answer)
             record(results, case, numerics, answer, found)
