@@ -112,7 +112,8 @@ typedef struct tern_message {
   const char *content; /* UTF-8 */
 } tern_message;
 
-/* Renders the model's chat template with add_generation_prompt and returns the ids of the result, BOS never doubled. */
+/* Renders the model's chat template with add_generation_prompt and returns the ids of the result, BOS never doubled.
+ * The template's enable_thinking is, as in mlx-lm, whether the tokenizer has thinking tokens. */
 TERN_API tern_status tern_chat(const tern_model *model, const tern_message *messages, size_t n_messages, int32_t **ids,
                                size_t *n, tern_error *err);
 
@@ -140,7 +141,7 @@ typedef struct tern_sampling {
   int min_tokens_to_keep; /* 0 means 1 */
   int top_k;
   double xtc_probability, xtc_threshold;
-  const int32_t *xtc_special; /* ids exempt from xtc, n_xtc_special of them */
+  const int32_t *xtc_special; /* ids exempt from xtc beside the newline's and the stop ids, n_xtc_special of them */
   size_t n_xtc_special;
   double repetition_penalty, presence_penalty, frequency_penalty;
   int repetition_context, presence_context, frequency_context; /* 0 means 20 */
@@ -156,7 +157,7 @@ typedef struct tern_generate_options {
   int max_tokens;           /* 0 means 256; < 0: until the context is full */
   const char *const *stops; /* stop strings, n_stops of them; the text ends before the first match */
   size_t n_stops;
-  const int32_t *stop_ids; /* in addition to the model's own */
+  const int32_t *stop_ids; /* in addition to the model's own; each below the model's vocab */
   size_t n_stop_ids;
   bool ignore_eos; /* the model's own stop ids do not stop */
   /* Called with whole characters as they become final; text is `length` bytes, not terminated. May be NULL.

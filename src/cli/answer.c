@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/out.h"
 #include "cli/signals.h"
+#include "engine/prompt.h"
 #include "format/json_util.h"
 
 /* What transformers gave models without a template of their own, until it stopped: ChatML. */
@@ -18,13 +19,6 @@ static const char default_template[] =
     "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /* ---- template ---- */
-
-/* The error that the model's broken template files gave when it was opened. */
-static tern_status check_chat(const answerer *r, tern_error *err)
-{
-  const tern_error *why = &r->model->chat_error;
-  return r->model->chat ? TERN_OK : err_set(err, why->status, "%s", why->text);
-}
 
 /* --chat-template: a file's text where there is such a file, else the template itself. */
 static tern_status own_template(const answerer *r, const char *given, tern_error *err)
@@ -35,7 +29,7 @@ static tern_status own_template(const answerer *r, const char *given, tern_error
     TRY(use_text(given, &text, &length, err));
   else if (!strstr(given, "{{") && !strstr(given, "{%"))
     return err_set(err, TERN_E_NOT_FOUND, "--chat-template: \"%.60s\" is neither a file nor a template", given);
-  tern_status status = check_chat(r, err);
+  tern_status status = prompt_check_chat(r->model, err);
   if (status == TERN_OK)
     status = chat_set_template(r->model->chat, text ? text : given, length, err);
   mem_free(text);
@@ -124,31 +118,14 @@ static tern_status read_extra_eos(answerer *r, tern_error *err)
     if (id < 0)
       return err_set(err, TERN_E_NOT_FOUND, "--extra-eos-token: \"%.60s\" is not a token of this model",
                      extra->items[i]);
+    if (id >= r->model->info.vocab)
+      return err_set(err, TERN_E_NOT_FOUND, "--extra-eos-token: \"%.60s\" is id %lld: this model has ids 0 to %d",
+                     extra->items[i], (long long)id, r->model->info.vocab - 1);
     r->stop_ids[i] = (int32_t)id;
   }
   r->options.stop_ids = r->stop_ids;
   r->options.n_stop_ids = extra->n;
   return TERN_OK;
-}
-
-/* What XTC never cuts: the newline's ids and the stop ids, as in the reference. */
-static tern_status read_special(answerer *r, tern_error *err)
-{
-  int32_t *newline;
-  size_t n, stops = r->model->n_stop_ids, extra = r->options.n_stop_ids;
-  TRY(tok_encode(r->model->tok, "\n", 1, true, &newline, &n, err));
-  r->special = mem_array(n + stops + extra, sizeof *r->special);
-  if (r->special) {
-    memcpy(r->special, newline, n * sizeof *newline);
-    if (stops)
-      memcpy(r->special + n, r->model->stop_ids, stops * sizeof *newline);
-    if (extra)
-      memcpy(r->special + n + stops, r->stop_ids, extra * sizeof *newline);
-  }
-  mem_free(newline);
-  r->options.sampling.xtc_special = r->special;
-  r->options.sampling.n_xtc_special = n + stops + extra;
-  return r->special ? TERN_OK : err_nomem(err, "token ids");
 }
 
 static tern_status read_sampling(answerer *r, tern_error *err)
@@ -178,7 +155,7 @@ static tern_status read_sampling(answerer *r, tern_error *err)
     TRY(read_bias(r, err));
   if (a->extra_eos.n)
     TRY(read_extra_eos(r, err));
-  return a->xtc_probability > 0 ? read_special(r, err) : TERN_OK;
+  return TERN_OK;
 }
 
 /* ---- open ---- */
@@ -203,7 +180,6 @@ void answer_close(answerer *r)
   json_decref(r->variables);
   mem_free(r->bias_ids);
   mem_free(r->bias_values);
-  mem_free(r->special);
   mem_free(r->stop_ids);
   *r = (answerer){0};
 }
@@ -220,54 +196,9 @@ uint64_t answer_seed(const cli_args *a)
 
 /* ---- ids ---- */
 
-static bool has_token(const tok *t, const char *piece)
-{
-  return tok_id(t, piece, strlen(piece)) >= 0;
-}
-
-/* Whether the reference would call this a thinking model: the default of the template's enable_thinking. */
-static bool thinks(const tok *t)
-{
-  static const char *const pairs[][2] = {
-      {"<think>", "</think>"}, {"<longcat_think>", "</longcat_think>"}, {"<|channel>", "<channel|>"}};
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-    if (has_token(t, pairs[i][0]) && has_token(t, pairs[i][1]))
-      return true;
-  return false;
-}
-
-/* The request that chat_render takes, as text (free). NULL: no memory, or text that is not UTF-8. */
-static char *request_of(const answerer *r, const json_t *messages)
-{
-  json_t *variables = r->variables ? json_deep_copy(r->variables) : json_object();
-  if (variables && !json_object_get(variables, "enable_thinking") &&
-      json_object_set_new(variables, "enable_thinking", json_boolean(thinks(r->model->tok))) != 0) {
-    json_decref(variables);
-    return NULL;
-  }
-  json_t *request =
-      json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt", 1, "kwargs", variables);
-  char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-  json_decref(request);
-  return text;
-}
-
 tern_status answer_chat_ids(const answerer *r, const json_t *messages, int32_t **ids, size_t *n, tern_error *err)
 {
-  char *prompt;
-  size_t length;
-  TRY(check_chat(r, err));
-  char *request = request_of(r, messages);
-  if (!request)
-    return err_nomem(err, "messages");
-  tern_status status = chat_render(r->model->chat, request, strlen(request), &prompt, &length, err);
-  free(request); /* jansson's own allocation */
-  if (status != TERN_OK)
-    return status;
-  /* The template writes special tokens itself. */
-  status = tok_encode(r->model->tok, prompt, length, false, ids, n, err);
-  mem_free(prompt);
-  return status;
+  return prompt_chat_ids(r->model, messages, r->variables, ids, n, err);
 }
 
 tern_status answer_raw_ids(const answerer *r, const char *text, size_t length, int32_t **ids, size_t *n,

@@ -11,7 +11,7 @@ typedef struct answerer {
   double open_ms;
   json_t *variables;             /* --chat-template-args */
   tern_generate_options options; /* callbacks are the verb's */
-  int32_t *bias_ids, *special, *stop_ids;
+  int32_t *bias_ids, *stop_ids;
   float *bias_values;
 } answerer;
 

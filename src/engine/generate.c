@@ -160,11 +160,67 @@ static tern_status admit(const tern_session *s, const tern_generate_options *o, 
   return TERN_OK;
 }
 
+/* An id that no logit stands for would never stop anything: a mistake of the caller's. */
+static tern_status check_stop_ids(const answer *a)
+{
+  const tern_generate_options *o = a->options;
+  int vocab = a->session->model->info.vocab;
+  for (size_t i = 0; i < o->n_stop_ids; i++)
+    if (o->stop_ids[i] < 0 || o->stop_ids[i] >= vocab)
+      return err_set(a->err, TERN_E_USAGE, "stop ids: %d is not a token id from 0 to %d", (int)o->stop_ids[i],
+                     vocab - 1);
+  return TERN_OK;
+}
+
+/* What XTC never cuts, as in the reference: the newline's ids and the stop ids; and what the caller names. *ids:
+ * mem_free. The model's own stop ids may lie beyond the logits (its config's fault, which the reference lets pass);
+ * XTC cannot cut those. */
+static tern_status spare(const answer *a, int32_t **ids, size_t *n)
+{
+  const tern_generate_options *o = a->options;
+  const tern_model *m = a->session->model;
+  int32_t *newline;
+  size_t n_newline;
+  TRY(tok_encode(m->tok, "\n", 1, true, &newline, &n_newline, a->err));
+  const struct {
+    const int32_t *ids;
+    size_t n;
+    bool unchecked;
+  } parts[] = {{newline, n_newline, true},
+               {m->stop_ids, m->n_stop_ids, true},
+               {o->stop_ids, o->n_stop_ids, false},
+               {o->sampling.xtc_special, o->sampling.n_xtc_special, false}};
+  size_t room = n_newline + m->n_stop_ids + o->n_stop_ids + o->sampling.n_xtc_special;
+  *n = 0;
+  *ids = mem_array(room, sizeof **ids);
+  for (size_t p = 0; *ids && p < sizeof parts / sizeof *parts; p++)
+    for (size_t i = 0; i < parts[p].n; i++)
+      if (!parts[p].unchecked || parts[p].ids[i] < m->info.vocab)
+        (*ids)[(*n)++] = parts[p].ids[i];
+  mem_free(newline);
+  return *ids ? TERN_OK : err_nomem(a->err, "token ids");
+}
+
+static tern_status open_sampler(answer *a)
+{
+  const tern_model *m = a->session->model;
+  tern_sampling o = a->options->sampling;
+  int32_t *spared = NULL;
+  if (o.temp > 0 && o.xtc_probability > 0) {
+    TRY(spare(a, &spared, &o.n_xtc_special));
+    o.xtc_special = spared;
+  }
+  tern_status status = sampler_open(&o, m->info.vocab, logits_type(m->net), &a->sampler, a->err);
+  mem_free(spared); /* the sampler has its own copy */
+  return status;
+}
+
 static tern_status prepare(answer *a, size_t max_tokens)
 {
   const tern_generate_options *o = a->options;
   const tern_model *m = a->session->model;
-  TRY(sampler_open(&o->sampling, m->info.vocab, logits_type(m->net), &a->sampler, a->err));
+  TRY(check_stop_ids(a));
+  TRY(open_sampler(a));
   sampler_limit_simd(a->sampler, m->net->simd);
   if (o->sampling.continue_draws && a->session->drew)
     sampler_set_key(a->sampler, a->session->key);

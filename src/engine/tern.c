@@ -1,10 +1,9 @@
 /* tern.c - the functions of tern.h that open, close and translate: a network and its text side become one model. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "engine/engine.h"
+#include "engine/prompt.h"
 
 void tern_free(void *p)
 {
@@ -126,37 +125,30 @@ static tern_status check_messages(const tern_message *messages, size_t n, tern_e
   return TERN_OK;
 }
 
-/* NULL: no memory. */
-static char *request_of(const tern_message *messages, size_t n)
+/* {"role", "content"} for each. NULL: no memory. */
+static json_t *list_messages(const tern_message *messages, size_t n)
 {
   json_t *list = json_array();
-  bool whole = list != NULL;
-  for (size_t i = 0; whole && i < n; i++)
-    whole =
-        !json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
-  json_t *request = json_pack("{s:O, s:b}", "messages", list, "add_generation_prompt", 1);
-  char *json = whole && request ? json_dumps(request, JSON_COMPACT) : NULL;
-  json_decref(request);
-  json_decref(list);
-  return json;
+  for (size_t i = 0; list && i < n; i++) {
+    json_t *message = json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content);
+    if (json_array_append_new(list, message) != 0) {
+      json_decref(list);
+      return NULL;
+    }
+  }
+  return list;
 }
 
 tern_status tern_chat(const tern_model *m, const tern_message *messages, size_t n_messages, int32_t **ids, size_t *n,
                       tern_error *err)
 {
-  if (!m->chat)
-    return err_set(err, m->chat_error.status, "%s", m->chat_error.text);
+  TRY(prompt_check_chat(m, err));
   TRY(check_messages(messages, n_messages, err));
-  char *json = request_of(messages, n_messages), *prompt = NULL;
-  size_t length = 0;
-  if (!json)
+  json_t *list = list_messages(messages, n_messages);
+  if (!list)
     return err_nomem(err, "messages");
-  tern_status status = chat_render(m->chat, json, strlen(json), &prompt, &length, err);
-  free(json);
-  /* The template writes BOS itself, so the post-processor must not add another. */
-  if (status == TERN_OK)
-    status = tok_encode(m->tok, prompt, length, false, ids, n, err);
-  mem_free(prompt);
+  tern_status status = prompt_chat_ids(m, list, NULL, ids, n, err);
+  json_decref(list);
   return status;
 }
 

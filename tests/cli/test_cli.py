@@ -293,6 +293,10 @@ def test_run():
     expect("every sampling flag", 0, "run", MODEL, "x", *sampled, "--min-tokens-to-keep", "2", "--xtc-probability", "0.5", "--xtc-threshold", "0.05",
            "--repetition-penalty", "1.1", "--repetition-context-size", "10", "--presence-penalty", "0.1", "--frequency-penalty", "0.1",
            "--logit-bias", '{"5": -100}')
+    expect("an extra stop token by name", 0, "run", MODEL, "x", *greedy, "--extra-eos-token", "<|end|>")
+    expect("an extra stop id", 0, "run", MODEL, "x", *greedy, "--extra-eos-token", str(VOCAB - 1))
+    for token in ("nonsense-token", "-1", str(VOCAB), "99999999999"):
+        expect(f"an extra stop token {token}", 1, "run", MODEL, "x", *greedy, "--extra-eos-token", token, err=f"--extra-eos-token.*{token}")
     expect("a logit bias that is no JSON", 2, "run", MODEL, "x", "--logit-bias", "{5", err="--logit-bias")
     for number in ("NaN", "Infinity", "-Infinity", "1e400", "1e39", "true", '"1"'):
         expect(f"a logit bias of {number}", 2, "run", MODEL, "x", "--logit-bias", '{"5": %s}' % number, err="--logit-bias.*5")
@@ -303,6 +307,26 @@ def test_run():
         stop = said["text"][3:5]
         cut = document("run --stop", "run", MODEL, "the sand", *greedy, "--stop", stop, "--json")
         tally.check("--stop cuts before it", cut and stop not in cut["text"] and cut["finish_reason"] == "stop", cut)
+
+
+def test_prompt():
+    """A thinking tokenizer: `run` answers the prompt that `render` shows with enable_thinking on."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = st.copy_model(MODEL, Path(folder) / "model")
+        names = (model / "tokenizer.json").read_text()
+        (model / "tokenizer.json").write_text(names.replace("<|system|>", "<think>").replace("<|unk|>", "</think>"))
+        (model / "chat_template.jinja").write_text(
+            "{{ bos_token }}{{ messages[0].content }}{% if enable_thinking %} think hard{% endif %}")
+        request = Path(folder) / "request.json"
+        for thinking, flags in ((True, []), (False, ["--chat-template-args", '{"enable_thinking": false}'])):
+            label = f"enable_thinking {str(thinking).lower()}"
+            request.write_text(json.dumps({"messages": [{"role": "user", "content": "the sand"}], "add_generation_prompt": True,
+                                           "kwargs": {"enable_thinking": thinking}}))
+            ids = document(f"{label}: render", "render", model, "--json", request, "--ids")
+            greedy = document(f"{label}: logits", "logits", model, "--ids", ",".join(map(str, ids or [1])), "--steps", "8")
+            said = document(f"{label}: run", "run", model, "the sand", *flags, "--max-tokens", "8", "--ignore-eos", "--json")
+            same = ids and greedy and said and said["usage"]["prompt_tokens"] == len(ids) and said["ids"] == greedy["generated"]
+            tally.check(f"{label}: run answers the rendered prompt", same, (ids, greedy, said))
 
 
 def test_chat():

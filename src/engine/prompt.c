@@ -1,0 +1,63 @@
+/* prompt.c - see prompt.h. */
+#include "engine/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static bool has_token(const tok *t, const char *piece)
+{
+  return tok_id(t, piece, strlen(piece)) >= 0;
+}
+
+/* Whether the reference would call this a thinking model: the default of the template's enable_thinking. */
+static bool thinks(const tok *t)
+{
+  static const char *const pairs[][2] = {
+      {"<think>", "</think>"}, {"<longcat_think>", "</longcat_think>"}, {"<|channel>", "<channel|>"}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (has_token(t, pairs[i][0]) && has_token(t, pairs[i][1]))
+      return true;
+  return false;
+}
+
+tern_status prompt_check_chat(const tern_model *m, tern_error *err)
+{
+  return m->chat ? TERN_OK : err_set(err, m->chat_error.status, "%s", m->chat_error.text);
+}
+
+/* The request that chat_render takes, as text (free). NULL: no memory, or text that is not UTF-8. */
+static char *request_of(const tern_model *m, const json_t *messages, const json_t *given)
+{
+  json_t *variables = given ? json_deep_copy(given) : json_object();
+  if (variables && !json_object_get(variables, "enable_thinking") &&
+      json_object_set_new(variables, "enable_thinking", json_boolean(thinks(m->tok))) != 0) {
+    json_decref(variables);
+    return NULL;
+  }
+  json_t *request =
+      json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt", 1, "kwargs", variables);
+  char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+  json_decref(request);
+  return text;
+}
+
+tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
+                            size_t *n, tern_error *err)
+{
+  char *prompt;
+  size_t length;
+  TRY(prompt_check_chat(m, err));
+  char *request = request_of(m, messages, variables);
+  if (!request)
+    return err_nomem(err, "messages");
+  tern_status status = chat_render(m->chat, request, strlen(request), &prompt, &length, err);
+  free(request); /* jansson's own allocation */
+  if (status != TERN_OK)
+    return status;
+  /* The template writes special tokens itself, BOS too. */
+  status = tok_encode(m->tok, prompt, length, false, ids, n, err);
+  mem_free(prompt);
+  return status;
+}
