@@ -242,8 +242,9 @@ tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *i
   options.user = user;
   if (n && options.max_tokens == 0)
     return nothing(n, result, err);
-  sig_watch(cancel, s);
-  tern_status status = tern_generate(s, ids, n, &options, result, err);
+  session_uncancel(s->timeline);
+  sig_watch(cancel, s); /* at once, where a signal has come already */
+  tern_status status = engine_generate(s, ids, n, &options, result, err);
   sig_release();
   return status;
 }

@@ -24,8 +24,16 @@
 
 enum { MOST_LINE = 16 << 20, MOST_FILE = 64 << 20 };
 
+/* What has been read of stdin and not used yet. Not stdio's: before waiting one has to know that nothing is left. */
+typedef struct source {
+  char data[4096];
+  size_t at, n;
+  int error; /* errno of a read that failed */
+} source;
+
 typedef struct talk {
   answerer r;
+  source in;
   tern_session *session;
   json_t *messages;
   uint64_t seed;
@@ -38,7 +46,7 @@ typedef struct talk {
 
 /* ---- reading ---- */
 
-typedef enum read_end { READ_LINE, READ_EOF, READ_INTERRUPTED, READ_TOO_LONG } read_end;
+typedef enum read_end { READ_LINE, READ_EOF, READ_INTERRUPTED, READ_TOO_LONG, READ_FAILED } read_end;
 
 static void show_prompt(const talk *t, const char *prompt)
 {
@@ -48,25 +56,42 @@ static void show_prompt(const talk *t, const char *prompt)
   fflush(stderr);
 }
 
-/* Appends one line, without its end. */
-static read_end read_line(buf *line)
+/* READ_LINE: there is more now. */
+static read_end fill(source *in)
 {
   for (;;) {
-    errno = 0;
-    int c = getc(stdin);
-    if (c == EOF && ferror(stdin) && errno == EINTR) {
-      clearerr(stdin);
-      if (sig_caught())
-        return READ_INTERRUPTED;
+    if (!sig_await(STDIN_FILENO))
+      return READ_INTERRUPTED;
+    ssize_t n = read(STDIN_FILENO, in->data, sizeof in->data);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
       continue;
+    if (n < 0) {
+      in->error = errno;
+      return READ_FAILED;
     }
-    if (c == EOF)
-      return line->length ? READ_LINE : READ_EOF;
+    in->at = 0;
+    in->n = (size_t)n;
+    return n ? READ_LINE : READ_EOF;
+  }
+}
+
+/* Appends one line, without its end. */
+static read_end read_line(source *in, buf *line)
+{
+  for (;;) {
+    if (in->at == in->n) {
+      read_end end = fill(in);
+      if (end == READ_EOF && line->length)
+        return READ_LINE;
+      if (end != READ_LINE)
+        return end;
+    }
+    char c = in->data[in->at++];
     if (c == '\n')
       return READ_LINE;
     if (line->length >= MOST_LINE)
       return READ_TOO_LONG;
-    buf_addc(line, (char)c);
+    buf_addc(line, c);
   }
 }
 
@@ -83,11 +108,11 @@ static void cut(buf *b, size_t n)
 }
 
 /* One message, which may be several lines. */
-static read_end read_message(const talk *t, buf *text)
+static read_end read_message(talk *t, buf *text)
 {
   buf_clear(text);
   show_prompt(t, ">>> ");
-  read_end end = read_line(text);
+  read_end end = read_line(&t->in, text);
   if (end != READ_LINE)
     return end;
   bool block = text->length >= 3 && !memcmp(text->data, "\"\"\"", 3);
@@ -108,7 +133,7 @@ static read_end read_message(const talk *t, buf *text)
     show_prompt(t, "... ");
     size_t before = text->length;
     buf line = {0};
-    end = read_line(&line);
+    end = read_line(&t->in, &line);
     buf_add(text, line.data ? line.data : "", line.length);
     text->failed = text->failed || line.failed;
     buf_free(&line);
@@ -164,11 +189,8 @@ static void reply(talk *t)
   tern_status status = answer_chat_ids(&t->r, t->messages, &ids, &n, &why);
   if (status == TERN_OK)
     status = answer_generate(&t->r, t->session, ids, n, t->seed, print, t, &result, &why);
-  sig_hold();
   mem_free(ids);
   bool stopped = status == TERN_E_CANCELLED;
-  if (stopped && sig_caught() == SIGINT)
-    sig_forget();
   if (status != TERN_OK && !stopped) {
     say_error(why.text);
     drop_last(t);
@@ -381,8 +403,8 @@ static tern_status loop(talk *t, tern_error *err)
   buf text = {0};
   int interrupts = 0; /* in a row, at the prompt */
   tern_status status = TERN_OK;
+  sig_hold(); /* all the time: from here on a signal ends the program only where this loop says so */
   for (bool on = true; on && out_ok() && status == TERN_OK;) {
-    sig_hold(); /* answer_generate lets go of it */
     read_end end = read_message(t, &text);
     if (end == READ_INTERRUPTED && sig_caught() == SIGINT && ++interrupts < 2) {
       sig_forget();
@@ -391,6 +413,8 @@ static tern_status loop(talk *t, tern_error *err)
       status = cancelled(err);
     } else if (end == READ_TOO_LONG) {
       status = err_set(err, TERN_E_LIMIT, "stdin: a line of more than %d bytes", MOST_LINE);
+    } else if (end == READ_FAILED) {
+      status = err_set(err, TERN_E_IO, "stdin: read: %s", strerror(t->in.error));
     } else if (end == READ_EOF) {
       on = false;
     } else {
@@ -401,7 +425,9 @@ static tern_status loop(talk *t, tern_error *err)
         on = take_command(t, text.data);
       else
         take_message(t, &text);
-      if (sig_caught())
+      if (sig_caught() == SIGINT)
+        sig_forget(); /* it stopped an answer, or came too late to */
+      else if (sig_caught())
         status = cancelled(err);
     }
   }

@@ -1,10 +1,16 @@
-/* signals.c - see signals.h. Handlers reach static state only. */
+/* signals.c - see signals.h. Handlers reach static state only, and run in the main thread: the pool's threads block
+ * these signals. So what the main thread writes here needs an order, but no locks. */
 #include "cli/signals.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t caught, watched;
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+static volatile sig_atomic_t caught, watched; /* watched: how many watch, one within the other */
 static void (*volatile watcher)(void *object);
 static void *volatile watched_object;
 
@@ -24,8 +30,7 @@ static void handle(int number)
 
 void sig_start(void)
 {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+  for (size_t i = 0; i < NUMBERS; i++) {
     struct sigaction action = {.sa_handler = handle}, old;
     sigemptyset(&action.sa_mask);
     /* No SA_RESTART: a read from the terminal has to notice. nohup's wish is respected; SIGINT is handled even where a
@@ -48,23 +53,39 @@ void sig_forget(void)
 
 void sig_watch(void (*cancel)(void *object), void *object)
 {
-  watched = 0;
   watched_object = object;
   watcher = cancel;
-  watched = 1;
+  watched++;
   if (caught && cancel) /* it came while nothing could be cancelled yet */
     cancel(object);
 }
 
 const volatile sig_atomic_t *sig_hold(void)
 {
-  sig_watch(NULL, NULL);
+  watched++;
   return &caught;
 }
 
 void sig_release(void)
 {
-  watched = 0;
   watcher = NULL;
   watched_object = NULL;
+  watched--;
+}
+
+bool sig_await(int fd)
+{
+  sigset_t ours, before;
+  sigemptyset(&ours);
+  for (size_t i = 0; i < NUMBERS; i++)
+    sigaddset(&ours, numbers[i]);
+  /* Blocked between the look at `caught` and the wait, which lets them through: none can come in between. */
+  pthread_sigmask(SIG_BLOCK, &ours, &before);
+  bool ready = false;
+  while (!caught && !ready) {
+    struct pollfd at = {.fd = fd, .events = POLLIN};
+    ready = ppoll(&at, 1, NULL, &before) >= 0 || errno != EINTR; /* other failures are the reader's to find */
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return !caught; /* one that waited while there was something to read has come now */
 }

@@ -15,11 +15,15 @@ int sig_caught(void);
 /* Forgets it: for chat, which goes on. */
 void sig_forget(void);
 
-/* From now on a signal calls cancel(object), which must be async-signal-safe. One watcher at a time. */
+/* From now on a signal calls cancel(object), which must be async-signal-safe; at once where one has been caught and not
+ * forgotten. One such watcher at a time, but inside a sig_hold, which goes on when it is released. */
 void sig_watch(void (*cancel)(void *object), void *object);
 /* From now on a signal only sets the flag that is returned. */
 const volatile sig_atomic_t *sig_hold(void);
-/* Nothing watches any more. */
+/* Ends the last sig_watch or sig_hold. */
 void sig_release(void);
+/* Waits until fd can be read (or has an end or an error to tell); false: a signal has been caught, before or meanwhile.
+ * For use inside sig_hold. */
+bool sig_await(int fd);
 
 #endif

@@ -24,4 +24,8 @@ struct tern_session {
   bool drew;
 };
 
+/* tern_generate, but a cancel counts that has come since the caller's own session_uncancel. */
+tern_status engine_generate(tern_session *s, const int32_t *ids, size_t n, const tern_generate_options *opt,
+                            tern_result *result, tern_error *err);
+
 #endif

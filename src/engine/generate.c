@@ -246,13 +246,12 @@ static tern_status hand_over(answer *a, tern_result *result)
   return TERN_OK;
 }
 
-tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const tern_generate_options *opt,
-                          tern_result *result, tern_error *err)
+tern_status engine_generate(tern_session *s, const int32_t *ids, size_t n, const tern_generate_options *opt,
+                            tern_result *result, tern_error *err)
 {
   static const tern_generate_options defaults = {0};
   answer a = {.session = s, .options = opt ? opt : &defaults, .err = err};
   *result = (tern_result){0};
-  session_uncancel(s->timeline); /* a cancel that came too late for the last answer is not meant for this one */
   if (n == 0)
     return err_set(err, TERN_E_USAGE, "prompt: it has no tokens");
   size_t max_tokens = 0;
@@ -274,6 +273,13 @@ tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const t
   if (status != TERN_OK)
     *result = (tern_result){0};
   return status;
+}
+
+tern_status tern_generate(tern_session *s, const int32_t *ids, size_t n, const tern_generate_options *opt,
+                          tern_result *result, tern_error *err)
+{
+  session_uncancel(s->timeline); /* a cancel that came too late for the last answer is not meant for this one */
+  return engine_generate(s, ids, n, opt, result, err);
 }
 
 void tern_result_clear(tern_result *result)

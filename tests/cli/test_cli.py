@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -421,6 +422,112 @@ def test_interrupt():
         except subprocess.TimeoutExpired:
             process.kill()
             tally.fail("SIGINT ends with 130", "two SIGINT did not end it")
+
+
+class Talk:
+    """A running `tern chat` over pipes; what it says on stderr is read line by line. It is killed after a minute."""
+
+    def __init__(self, *flags):
+        self.process = subprocess.Popen([BINARY, "chat", str(MODEL), *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, bufsize=0)
+        self.watchdog = threading.Timer(60, self.process.kill)
+        self.watchdog.start()
+
+    def drain(self):
+        while os.read(self.process.stdout.fileno(), 1 << 16):
+            pass
+
+    def says(self, text):
+        try:
+            self.process.stdin.write(text.encode())
+        except BrokenPipeError:
+            pass
+
+    def hears(self, word, but_not=None):
+        """Whether a line with this word comes before the end, and none before it with the other."""
+        for line in iter(self.process.stderr.readline, b""):
+            if word in line:
+                return True
+            if but_not and but_not in line:
+                return False
+        return False
+
+    def await_prompt(self):
+        """After its last line: until it sleeps, which it then does in waiting for input."""
+        while self.process.poll() is None and Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "S":
+            time.sleep(0.001)
+
+    def close(self):
+        self.process.stdin.close()
+        status = self.process.wait()
+        self.watchdog.cancel()
+        return status
+
+
+def test_chat_interrupts():
+    """One Ctrl-C never ends a chat, wherever it falls: before, in or after an answer, or between these. Every signal is
+    answered for before the next one: what comes after the command's reply has been delivered by then."""
+    talk = Talk("--max-tokens", "3", "--ignore-eos")
+    rounds, survived = 250, 0
+    threading.Thread(target=talk.drain, daemon=True).start()
+    talk.says("/clear\n")
+    alive = talk.hears(b"cleared")
+    start = time.monotonic()
+    for _ in range(10):
+        talk.says("x\n/clear\n")
+        alive = alive and talk.hears(b"cleared")
+    length = (time.monotonic() - start) / 10
+    for i in range(rounds):
+        talk.says("x\n")
+        wait_until = time.monotonic() + 1.5 * length * i / rounds
+        while time.monotonic() < wait_until:
+            pass
+        if not alive or talk.process.poll() is not None:
+            break
+        talk.process.send_signal(signal.SIGINT)
+        talk.says("/clear\n")
+        alive = talk.hears(b"cleared")
+        survived += alive
+    status = talk.close()
+    tally.check("one SIGINT a turn never ends a chat", alive and survived == rounds and status == 0, f"{survived} of {rounds}, exit {status}")
+
+    talk = Talk("--max-tokens", "-1", "--ctx", "200000", "--ignore-eos", "--stats")
+    talk.says("/clear\n")
+    talk.hears(b"cleared")
+    talk.says("x\n")
+    os.read(talk.process.stdout.fileno(), 1)  # in the middle of an answer now
+    threading.Thread(target=talk.drain, daemon=True).start()
+    talk.process.send_signal(signal.SIGINT)
+    talk.says("/clear\n")
+    tally.check("SIGINT stops an answer", talk.hears(b"cleared", but_not=b"tok/s"))
+    talk.await_prompt()
+    talk.process.send_signal(signal.SIGINT)
+    tally.check("SIGINT at the prompt is answered", talk.hears(b"again"))
+    talk.await_prompt()
+    talk.process.send_signal(signal.SIGINT)
+    status = talk.close()
+    tally.check("the second one in a row ends a chat", status == 130, status)
+
+    talk = Talk("--max-tokens", "3", "--ignore-eos")
+    talk.says("/clear\n")
+    talk.hears(b"cleared")
+    talk.says("x\n")
+    talk.process.send_signal(signal.SIGTERM)
+    status = talk.close()
+    tally.check("SIGTERM ends a chat", status == 128 + signal.SIGTERM, status)
+
+
+def test_closed_stdin():
+    """A stdin that is not there, or cannot be read, is an error and no empty text."""
+    with tempfile.TemporaryDirectory() as folder:
+        for verb, *args in (["chat", MODEL], ["run", MODEL, "-"], ["run", MODEL, "--file", "-"], ["tokenize", MODEL], ["tokenize", MODEL, "-"],
+                            ["detokenize", MODEL], ["render", MODEL, "--json", "-"], ["logits", MODEL, "--ids-file", "-"],
+                            ["ppl", MODEL, "--text", "-"]):
+            for label, shell in (("closed", 'exec "$@" <&-'), ("of a directory", f'exec "$@" <{folder}')):
+                done = subprocess.run(["sh", "-c", shell, "sh", BINARY, verb, *map(str, args)], capture_output=True, timeout=60)
+                errors = [line for line in done.stderr.decode().splitlines() if line.startswith("tern: error: ")]
+                good = done.returncode == 1 and not done.stdout and len(errors) == 1 and "stdin" in errors[0]
+                tally.check(f"{' '.join(map(str, [verb, *args[1:]]))}: a stdin {label}", good, f"{done.returncode} {done.stderr.decode()[-200:]}")
 
 
 def main():
