@@ -2,7 +2,7 @@
 #
 #   make run [PROMPT="..."]     a real model's answer         make test     every test
 .DEFAULT_GOAL := build
-.PHONY: build run test parity asan tsan fuzz sweep goldens format lint bench install clean help
+.PHONY: build run test parity models asan tsan fuzz sweep goldens format lint bench install clean help
 
 # Taken literally, whatever characters it holds: no expansion by make, none by the shell.
 unexport PROMPT
@@ -23,6 +23,10 @@ test: ## every test; its last line counts them
 
 parity: build ## every row of tests/parity/manifest in every format; ONLY=regex takes some
 	@scripts/oracle.sh && build/oracle/bin/python tests/parity/run_live.py --full --jobs "$$(nproc)" --only "$$TERN_ONLY"
+
+models: build ## docs/models.md from test results, after both selections of live comparisons
+	@scripts/oracle.sh && for full in "" --full; do build/oracle/bin/python tests/parity/run_live.py $$full --jobs "$$(nproc)" || exit 1; done
+	@python3 tests/parity/models_md.py
 
 asan: ## unit tests under address and undefined-behaviour sanitizers
 	@scripts/sanitize.sh asan

@@ -75,7 +75,7 @@ typedef struct cli_args {
   int sequence_length, num_samples, repeats;
   /* switches, in the order of the groups above */
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
-  bool no_special, pieces, skip_special, stream, as_ids;
+  bool no_special, pieces, skip_special, stream, as_ids, types;
 } cli_args;
 
 typedef struct cli_verb {

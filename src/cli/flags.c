@@ -125,6 +125,7 @@ const cli_flag cli_flags[] = {
            "keys that layers without a window keep at most"),
     FLAG("--mlock", FLAG_BOOL, mlock, MODELS, NULL, "locks the weights in memory"),
     /* output */
+    FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),
     FLAG("--json", FLAG_BOOL, json, JSONS, NULL, "one JSON document"),
     FLAG("--verbose|-v", FLAG_TRUTH, verbose, ANY, NULL, "tells more on stderr"),
     FLAG("--help|-h", FLAG_BOOL, help, ANY, NULL, "this text"),

@@ -1,5 +1,5 @@
-/* ls.c - the models that are found. Looks at config files and sizes alone: what cannot be run is listed with the
- * reason. */
+/* ls.c - the models that are found, or with --types the model types that this build runs. Of models it looks at config
+ * files and sizes alone: what cannot be run is listed with the reason. */
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +10,7 @@
 #include "cli/machine.h"
 #include "cli/models.h"
 #include "cli/out.h"
+#include "cli/use.h"
 #include "cli/verbs.h"
 #include "model/profile.h"
 
@@ -70,8 +71,47 @@ static json_t *row(const model_entry *e, const listing *l)
                    (int)l->fits, "error", l->runs ? NULL : l->why.text);
 }
 
+/* ---- types ---- */
+
+static json_t *type_json(const arch *a, const model_profile *p)
+{
+  json_t *aliases = json_array();
+  for (int i = 0; i < ARCH_MAX_ALIASES && a->aliases[i]; i++)
+    out_append(&aliases, json_string(a->aliases[i]));
+  return json_pack("{ss so ss ss s[ss]}", "type", a->name, "aliases", aliases, "tier", profile_tier_name(p->tier),
+                   "fidelity", p->fidelity, "numerics", use_numerics_name(TERN_EXACT), use_numerics_name(TERN_NATIVE));
+}
+
+static void list_types(bool json)
+{
+  json_t *rows = json ? json_array() : NULL;
+  const arch *a;
+  if (!json)
+    out_printf("%-24s %-9s %-9s %s\n", "type", "tier", "fidelity", "also");
+  for (size_t i = 0; (a = arch_at(i)); i++) {
+    model_profile p;
+    profile_generic(a, TERN_EXACT, &p);
+    if (json) {
+      out_append(&rows, type_json(a, &p));
+      continue;
+    }
+    out_printf("%-24s %-9s %-9s", a->name, profile_tier_name(p.tier), p.fidelity);
+    for (int n = 0; n < ARCH_MAX_ALIASES && a->aliases[n]; n++)
+      out_printf("%s%s", n ? ", " : " ", a->aliases[n]);
+    out_write("\n", 1);
+  }
+  if (json)
+    out_json(rows);
+}
+
+/* ---- the verb ---- */
+
 tern_status verb_ls(const cli_args *a, tern_error *err)
 {
+  if (a->types) {
+    list_types(a->json);
+    return TERN_OK;
+  }
   cli_env env;
   model_list list;
   tern_status status = env_read(&env, err);

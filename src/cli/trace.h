@@ -3,8 +3,8 @@
  * FILE is the index, a JSON object a line:
  *   {"seq":0,"layer":-1,"op":"embed","output":"out","of":"model.embed_tokens.weight","position":0,"rows":20,"width":128,
  *    "offset":0}
- * layer -1: outside the layers. position: that of the first row of the forward pass. rows: tokens of the pass, or wanted
- * rows in the head. offset: bytes into FILE.f32, where rows * width little-endian floats lie.
+ * layer -1: outside the layers. position: that of the first row of the forward pass. rows: tokens of the pass, or
+ * wanted rows in the head. offset: bytes into FILE.f32, where rows * width little-endian floats lie.
  */
 #ifndef TERN_CLI_TRACE_H
 #define TERN_CLI_TRACE_H

@@ -22,6 +22,8 @@ typedef struct model_profile {
 
 /* Refuses model types that no row covers, with the list of those that are. */
 tern_status profile_resolve(const cfg *c, tern_numerics numerics, model_profile *out, tern_error *err);
+/* The same without a config: what is claimed of any checkpoint of the type. */
+void profile_generic(const arch *a, tern_numerics numerics, model_profile *out);
 const char *profile_tier_name(profile_tier tier);
 
 #endif

@@ -261,6 +261,10 @@ def test_inspect():
         st.copy_model(MODEL, snapshot)
         expect("a repo in the cache by id", 0, "inspect", "tiny/llama", env=env, out="llama")
         expect("ls shows it", 0, "ls", env=env, out="tiny/llama")
+        expect("ls --types", 0, "ls", "--types", env=env, out=r"(?m)^llama +generic +L1 +mistral, iquestcoder$")
+        types = document("ls --types --json", "ls", "--types", "--json", env=env)
+        keys = {"type", "aliases", "tier", "fidelity", "numerics"}
+        tally.check("ls --types --json: rows", types and all(set(row) == keys for row in types), types)
 
 
 def test_run():
