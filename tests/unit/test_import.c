@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -366,9 +367,76 @@ static void the_temporary_name_begins_with_a_dot(void **state)
   assert_int_equal(entries(folder), before);
 }
 
+static bool there(const char *path)
+{
+  struct stat st;
+  return stat(path, &st) == 0;
+}
+
+static void begin(outdir *o, const char *path)
+{
+  tern_error err = {0};
+  if (outdir_begin(path, o, &err) != TERN_OK || outdir_write(o, "config.json", "{}", 2, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+}
+
+/* kill -9 in the middle leaves a folder, which the next import beside it takes away; one that lives keeps its own, for
+ * the same target too, and so does whatever only looks alike. */
+static void leftovers_are_reclaimed(void **state)
+{
+  (void)state;
+  char foreign[300], other[300], left[2][300] = {{0}};
+  size_t before = entries(folder);
+  outdir alive, next;
+  begin(&alive, out);
+  snprintf(foreign, sizeof foreign, "%s/.model.part-of-it", folder);
+  snprintf(other, sizeof other, "%s/other", folder);
+  assert_int_equal(mkdir(foreign, 0777), 0);
+  int pipes[2];
+  assert_int_equal(pipe(pipes), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    outdir mine[2];
+    begin(&mine[0], out);
+    begin(&mine[1], other);
+    for (int i = 0; i < 2; i++)
+      snprintf(left[i], sizeof left[i], "%s", mine[i].temporary);
+    if (write(pipes[1], left, sizeof left) != sizeof left)
+      _exit(1);
+    for (;;)
+      pause();
+  }
+  assert_int_equal(read(pipes[0], left, sizeof left), sizeof left);
+  begin(&next, out); /* all three live */
+  for (int i = 0; i < 2; i++)
+    assert_true(there(left[i]));
+  outdir_abandon(&next);
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  for (int i = 0; i < 2; i++)
+    assert_true(there(left[i]));
+  begin(&next, out);
+  for (int i = 0; i < 2; i++)
+    assert_false(there(left[i]));
+  assert_true(there(foreign));
+  assert_true(there(alive.temporary));
+  assert_int_equal(entries(alive.temporary), 1);
+  tern_error err = {0};
+  if (outdir_commit(&alive, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+  assert_int_equal(entries(out), 1);
+  outdir_abandon(&next);
+  remove_out();
+  assert_int_equal(rmdir(foreign), 0);
+  assert_int_equal(entries(folder), before);
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(leftovers_are_reclaimed),
       cmocka_unit_test(whole_directory_appears),
       cmocka_unit_test(every_failed_allocation_leaves_nothing),
       cmocka_unit_test(full_disk_leaves_nothing),
