@@ -15,6 +15,7 @@ typedef struct stage {
   const decode_step *step;
   char *work; /* output of one chunk */
   size_t used, capacity;
+  bool over;     /* more than MOST bytes were to be written */
   size_t pieces; /* begun so far */
   char *held;    /* BPEDecoder: the piece before; CTC: the last piece seen */
   size_t n_held, held_capacity;
@@ -41,8 +42,10 @@ enum { MOST = 16 << 20 }; /* bytes from one token: only steps that blow up the t
 
 static bool put(stage *g, const char *s, size_t n)
 {
-  if (n > MOST || g->used > MOST - n)
+  if (n > MOST || g->used > MOST - n) {
+    g->over = true;
     return false;
+  }
   if (g->used + n > g->capacity && !mem_grow(&g->work, &g->capacity, g->used + n, 1))
     return false;
   memcpy(g->work + g->used, s, n);
@@ -447,6 +450,20 @@ void detok_close(detok *d)
   mem_free(d);
 }
 
+/* The steps tell a text that does not fit from memory that ran out by a mark alone; here it becomes the error's line.
+ */
+static tern_status explain(detok *d, tern_status status, tern_error *err)
+{
+  bool over = false;
+  for (size_t k = 0; k <= d->n_stages; k++) {
+    over = over || d->stages[k].over;
+    d->stages[k].over = false;
+  }
+  return over ? err_set(err, TERN_E_LIMIT, "text: the tokenizer's decoder makes more than %d MiB of one token",
+                        MOST >> 20)
+              : status;
+}
+
 tern_status detok_push(detok *d, int32_t id, const char **text, size_t *length, tern_error *err)
 {
   stage *last = &d->stages[d->n_stages];
@@ -460,7 +477,7 @@ tern_status detok_push(detok *d, int32_t id, const char **text, size_t *length, 
   tok_span piece = tok_shown(d->t, id);
   if (!piece.s)
     return TERN_OK;
-  TRY(feed(d, 0, piece.s, piece.n, true, err));
+  TRY(explain(d, feed(d, 0, piece.s, piece.n, true, err), err));
   *text = last->work;
   *length = last->used;
   return TERN_OK;
@@ -472,7 +489,7 @@ tern_status detok_finish(detok *d, const char **text, size_t *length, tern_error
   last->used = 0;
   tern_status status = TERN_OK;
   for (size_t k = 0; k < d->n_stages && status == TERN_OK; k++)
-    status = flush(d, k, err);
+    status = explain(d, flush(d, k, err), err);
   *text = last->work;
   *length = last->used;
   reset(d);

@@ -230,12 +230,39 @@ static void test_no_memory(void **state)
   tok_close(t);
 }
 
+/* A decoder that blows a token up is not out of memory. */
+static void test_too_much_text(void **state)
+{
+  (void)state;
+  char decoder[20000], *at = decoder;
+  at += sprintf(at, "{\"type\":\"Sequence\",\"decoders\":[");
+  for (int i = 0; i < 3; i++) {
+    at += sprintf(at, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"", i ? "," : "");
+    memset(at, 'a', 4096);
+    at += 4096;
+    at += sprintf(at, "\"}");
+  }
+  sprintf(at, "]}");
+  tok *t = open_pieces("\"a\":1,\"b\":2", decoder);
+  detok *d = open_stream(t, false);
+  const char *text;
+  size_t length;
+  tern_error err = {0};
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(detok_push(d, 1, &text, &length, &err), TERN_E_LIMIT);
+    assert_non_null(strstr(err.text, "16 MiB"));
+    gives(d, 2, "b");
+  }
+  detok_close(d);
+  tok_close(t);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_byte_tokens), cmocka_unit_test(test_byte_level), cmocka_unit_test(test_look_ahead),
-      cmocka_unit_test(test_words),       cmocka_unit_test(test_refused),    cmocka_unit_test(test_equals_decode),
-      cmocka_unit_test(test_no_memory),
+      cmocka_unit_test(test_byte_tokens), cmocka_unit_test(test_byte_level),    cmocka_unit_test(test_look_ahead),
+      cmocka_unit_test(test_words),       cmocka_unit_test(test_refused),       cmocka_unit_test(test_equals_decode),
+      cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_too_much_text),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
