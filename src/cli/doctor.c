@@ -66,8 +66,12 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
 static void print_json(const findings *f)
 {
   json_t *features = json_object(), *levels = json_array(), *missing = json_array();
-  for (int i = 0; i < f->n_features; i++)
-    json_object_set_new(features, f->features[i].name, json_boolean(f->features[i].there));
+  for (int i = 0; features && i < f->n_features; i++) {
+    if (json_object_set_new(features, f->features[i].name, json_boolean(f->features[i].there)) != 0) {
+      json_decref(features);
+      features = NULL; /* json_pack then fails, which out_json tells */
+    }
+  }
   for (int i = 0; i < SIMD_LEVELS; i++)
     if (ops_cpu((ops_simd)i))
       out_append(&levels, json_string(ops_simd_name((ops_simd)i)));

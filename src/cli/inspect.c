@@ -5,12 +5,18 @@
  */
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "cli/describe.h"
 #include "cli/out.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
+#include "engine/session.h"
 
-enum { CONTEXT_UNDECLARED = 4096, LARGEST_PIECE = 512 };
+/* Both configs' stop ids; the tokenizer's own is not read here. */
+typedef struct eos_list {
+  int32_t *ids;
+  size_t n;
+} eos_list;
 
 typedef struct memory_need {
   int context;
@@ -19,10 +25,9 @@ typedef struct memory_need {
 
 static memory_need memory_of(const cli_args *a, const model *m)
 {
-  int declared = m->config.max_positions ? m->config.max_positions : CONTEXT_UNDECLARED;
-  int piece = a->prefill_step < LARGEST_PIECE ? a->prefill_step : LARGEST_PIECE;
+  int most = model_max_tokens(&m->config), piece = a->prefill_step < most ? a->prefill_step : most;
   memory_need need = {
-      .context = a->context ? a->context : declared,
+      .context = a->context ? a->context : session_default_context(&m->config),
       .weights = ckpt_bytes(m->ckpt),
       .owned = m->weights.owned_bytes,
       .scratch = plan_bytes_per_token(&m->config) * (size_t)piece,
@@ -101,7 +106,17 @@ static json_t *unread_json(const model *m)
   return keys;
 }
 
-static void print_json(const model *m, const char *dir, const memory_need *need)
+/* All ids, or those that no logit stands for. */
+static json_t *eos_json(const model *m, const eos_list *eos, bool beyond_alone)
+{
+  json_t *ids = json_array();
+  for (size_t i = 0; i < eos->n; i++)
+    if (!beyond_alone || eos->ids[i] >= m->config.vocab)
+      out_append(&ids, json_integer(eos->ids[i]));
+  return ids;
+}
+
+static void print_json(const model *m, const char *dir, const memory_need *need, const eos_list *eos)
 {
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m);
   json_t *memory =
@@ -111,12 +126,13 @@ static void print_json(const model *m, const char *dir, const memory_need *need)
                 (json_int_t)need->weights + (json_int_t)need->owned + (json_int_t)need->kv + (json_int_t)need->scratch);
   json_t *audit = json_pack("{ss sI sI sI}", "result", "complete", "tensors", (json_int_t)total, "bound",
                             (json_int_t)bound, "dropped", (json_int_t)(total - bound));
-  out_json(json_pack("{ss ss ss ss ss ss ss ss ss so so so so so so so}", "path", dir, "model_type",
+  out_json(json_pack("{ss ss ss ss ss ss ss ss ss so so so so so so so so so}", "path", dir, "model_type",
                      cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics), "profile", m->profile.id,
                      "tier", profile_tier_name(m->profile.tier), "fidelity", m->profile.fidelity, "claim",
                      m->profile.claim, "oracle", m->profile.oracle, "backend", m->cx.backend->name, "config",
                      config_json(&m->config), "quantisation", quantisation_json(m), "audit", audit, "drop_rules",
-                     drop_rules_json(m), "unread_keys", unread_json(m), "memory", memory, "tensors", tensors_json(m)));
+                     drop_rules_json(m), "unread_keys", unread_json(m), "eos_ids", eos_json(m, eos, false),
+                     "eos_ids_beyond_vocab", eos_json(m, eos, true), "memory", memory, "tensors", tensors_json(m)));
 }
 
 /* ---- text ---- */
@@ -147,7 +163,17 @@ static void print_config(const model_config *c)
   out_write("\n", 1);
 }
 
-static void print_text(const model *m, const char *dir, const memory_need *need)
+/* The reference lets an id pass that no logit stands for, and so does tern; it never stops anything. */
+static void print_eos(const model *m, const eos_list *eos)
+{
+  out_printf("eos ids      ");
+  for (size_t i = 0; i < eos->n; i++)
+    out_printf(" %d%s", (int)eos->ids[i],
+               eos->ids[i] < m->config.vocab ? "" : " (beyond the vocabulary, stops nothing)");
+  out_printf("%s\n", eos->n ? "" : " none in config.json or generation_config.json");
+}
+
+static void print_text(const model *m, const char *dir, const memory_need *need, const eos_list *eos)
 {
   char quantisation[64], shape[160];
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m), cursor = 0;
@@ -159,6 +185,7 @@ static void print_text(const model *m, const char *dir, const memory_need *need)
   out_printf("audit         complete: %zu tensors, %zu bound, %zu dropped by rule\n", total, bound, total - bound);
   for (int i = 0; i < ARCH_MAX_DROPS && m->config.arch->drops[i].pattern; i++)
     out_printf("drop rule     %s: %zu matched\n", m->config.arch->drops[i].pattern, m->weights.drop_matches[i]);
+  print_eos(m, eos);
   out_printf("unread keys  ");
   for (const char *key; (key = cfg_unread(m->cfg, CFG_ROOT, &cursor));)
     out_printf(" %s", key);
@@ -182,15 +209,20 @@ tern_status verb_inspect(const cli_args *a, tern_error *err)
   TRY(use_options(a, &options, err));
   options.mlock = false; /* nothing stays open */
   TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
+  eos_list eos = {0};
   tern_status status = model_open(dir, &options, true, &m, err);
+  if (status == TERN_OK)
+    status = cfg_eos_ids(m->cfg, &eos.ids, &eos.n, err);
+  path_place(dir, status, err);
   if (status == TERN_OK) {
     memory_need need = memory_of(a, m);
     if (a->json)
-      print_json(m, dir, &need);
+      print_json(m, dir, &need, &eos);
     else
-      print_text(m, dir, &need);
-    model_close(m);
+      print_text(m, dir, &need, &eos);
   }
+  model_close(m);
+  mem_free(eos.ids);
   mem_free(dir);
   return status;
 }

@@ -26,6 +26,11 @@ struct session {
   atomic_bool cancelled;
 };
 
+int session_default_context(const model_config *c)
+{
+  return c->max_positions ? c->max_positions : CONTEXT_UNDECLARED;
+}
+
 tern_status session_open(model *m, int context, session **out, tern_error *err)
 {
   if (context < 0)
@@ -34,8 +39,7 @@ tern_status session_open(model *m, int context, session **out, tern_error *err)
   if (!s)
     return err_nomem(err, "session");
   s->m = m;
-  int declared = m->config.max_positions ? m->config.max_positions : CONTEXT_UNDECLARED;
-  s->context = context ? context : declared;
+  s->context = context ? context : session_default_context(&m->config);
   s->every = mem_array((size_t)m->plan.max_tokens, sizeof *s->every);
   tern_status status = s->every ? TERN_OK : err_nomem(err, "session");
   if (status == TERN_OK)

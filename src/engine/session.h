@@ -37,7 +37,9 @@ typedef struct session_request {
   bool all;  /* the sink gets every prompt position that is read now, else the last one alone */
 } session_request;
 
-/* context 0: the model's own, or 1 << 20 where it declares none. */
+/* The positions admitted where nobody says how many: the model's own, or 1 << 20 where it declares none. */
+int session_default_context(const model_config *c);
+/* context 0: the default. */
 tern_status session_open(model *m, int context, session **out, tern_error *err);
 void session_close(session *s); /* NULL is fine */
 /* Async-signal-safe; the running call returns TERN_E_CANCELLED after at most one forward, and so do later ones until

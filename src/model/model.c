@@ -49,7 +49,7 @@ static tern_status choose_backend(const tern_model_options *o, ops_simd level, c
 
 /* Tokens a forward: as many as make the products efficient and keep activations within a fixed share of memory, but
  * enough for one token of every row. */
-static int choose_capacity(const model_config *c)
+int model_max_tokens(const model_config *c)
 {
   size_t fit = PIECE_BYTES / plan_bytes_per_token(c);
   int tokens = fit < MOST_PIECE ? (int)fit : MOST_PIECE;
@@ -92,7 +92,7 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
     m->cx.workers = m->workers;
   }
   TRY(weights_bind(&m->cx, m->ckpt, m->quant, &m->config, m->numerics == TERN_NATIVE, !headers_only, &m->weights, err));
-  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : choose_capacity(&m->config), o->max_kv_size,
+  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), o->max_kv_size,
                    &m->plan, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
