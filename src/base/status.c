@@ -103,5 +103,6 @@ tern_status err_errno(tern_error *err, const char *path, const char *action)
   char reason[128];
   /* GNU strerror_r: returns the text, which may or may not stand in `reason`. */
   const char *text = strerror_r(code, reason, sizeof reason);
-  return err_set(err, code == ENOENT ? TERN_E_NOT_FOUND : TERN_E_IO, "%s: cannot %s: %s", path, action, text);
+  return err_set(err, code == ENOENT ? TERN_E_NOT_FOUND : TERN_E_IO, "%s: cannot %s: %s", *path ? path : "\"\"", action,
+                 text);
 }

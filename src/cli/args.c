@@ -286,7 +286,8 @@ static tern_status take_verb(cli_args *a, const char *word, tern_error *err)
     word = "help";
   a->verb = help_find_verb(word, &nearest);
   if (a->verb == VERB_COUNT)
-    return err_set(err, TERN_E_USAGE, "unknown verb %s: did you mean %s? (tern help lists all)", word, nearest);
+    return err_set(err, TERN_E_USAGE, "unknown verb %s: did you mean %s? (tern help lists all)", *word ? word : "\"\"",
+                   nearest);
   return TERN_OK;
 }
 
@@ -298,13 +299,20 @@ tern_status args_parse(int argc, char **argv, cli_args *out, tern_error *err)
   TRY(take_verb(out, argv[1], err));
   set_defaults(out);
   bool flags = true;
+  const char *truth = NULL; /* the word before is a flag that could have had a truth value */
   for (int i = 2; i < argc; i++) {
-    const char *word = argv[i];
+    const char *word = argv[i], *before = truth;
+    truth = NULL;
     if (flags && !strcmp(word, "--")) {
       flags = false;
     } else if (flags && word[0] == '-' && word[1]) {
       TRY(take_flag(out, argc, argv, &i, err));
+      const cli_flag *f = find_flag(out->verb, argv[i], strlen(argv[i]));
+      truth = f && f->kind == FLAG_TRUTH ? word : NULL;
     } else {
+      if (before && out->n_words == cli_verbs[out->verb].max_words && !out->help)
+        return err_set(err, TERN_E_USAGE, "%s: %s: \"%.60s\" is not true or false, and an operand too many",
+                       cli_verbs[out->verb].name, before, word);
       if (out->n_words == cli_verbs[out->verb].max_words && !out->help)
         return err_set(err, TERN_E_USAGE, "%s: \"%.60s\" is one operand too many: tern %s %s",
                        cli_verbs[out->verb].name, word, cli_verbs[out->verb].name, cli_verbs[out->verb].operands);

@@ -279,20 +279,36 @@ static void list_candidates(const model_list *l, const char *part, buf *out)
     buf_adds(out, "");
 }
 
+/* Whether something stands there; what it is, its reader will see. A directory that may not be searched is an error. */
+static tern_status look_for(const char *dir, const char *file, bool *found, tern_error *err)
+{
+  mode_t type = 0;
+  char *path = path_join(dir, file);
+  tern_status status = path ? path_type(path, &type, err) : err_nomem(err, "path");
+  mem_free(path);
+  *found = type != 0;
+  return status;
+}
+
 static tern_status check_dir(const char *dir, models_need need, tern_error *err)
 {
+  bool found;
   if (need == NEED_TEXT) {
-    if (has_tokenizer(dir))
-      return TERN_OK;
-    return err_set(err, TERN_E_NOT_FOUND, "%s: no tokenizer.json or tokenizer.model in this directory", dir);
+    TRY(look_for(dir, "tokenizer.json", &found, err));
+    if (!found)
+      TRY(look_for(dir, "tokenizer.model", &found, err));
+    return found ? TERN_OK
+                 : err_set(err, TERN_E_NOT_FOUND, "%s: no tokenizer.json or tokenizer.model in this directory", dir);
   }
-  if (is_model_dir(dir))
+  TRY(look_for(dir, "config.json", &found, err));
+  if (found)
     return TERN_OK;
   return err_set(err, TERN_E_NOT_FOUND, "%s: no config.json in this directory: not an MLX-format checkpoint", dir);
 }
 
-/* Which entry `part` means: its whole id, else the only one that it is a part of. */
-static tern_status match(const model_list *l, const char *part, const model_entry **out, tern_error *err)
+/* Which entry `part` means: its whole id, else the only one that it is a part of. `model` is what the user wrote. */
+static tern_status match(const model_list *l, const char *model, const char *part, const model_entry **out,
+                         tern_error *err)
 {
   const model_entry *found = NULL;
   size_t count = 0;
@@ -314,12 +330,12 @@ static tern_status match(const model_list *l, const char *part, const model_entr
   const char *text = names.failed ? "" : names.data;
   tern_status status;
   if (count)
-    status = err_set(err, TERN_E_NOT_FOUND, "%s: could be any of %zu models, name one: %s", part, count, text);
+    status = err_set(err, TERN_E_NOT_FOUND, "%s: could be any of %zu models, name one: %s", model, count, text);
   else if (l->n)
-    status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model; there are: %s", part, text);
+    status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model; there are: %s", model, text);
   else
     status = err_set(err, TERN_E_NOT_FOUND,
-                     "%s: no such file, directory or model; the Hugging Face cache and TERN_HOME hold none", part);
+                     "%s: no such file, directory or model; the Hugging Face cache and TERN_HOME hold none", model);
   buf_free(&names);
   return status;
 }
@@ -366,7 +382,7 @@ static tern_status resolve_id(const cli_env *env, const char *model, char **dir,
     *at = 0;
   tern_status status = models_find(env, &list, err);
   if (status == TERN_OK) {
-    status = match(&list, part, &entry, err);
+    status = match(&list, *model ? model : "\"\"", part, &entry, err);
     if (status == TERN_OK)
       status = resolve_found(entry, at ? at + 1 : NULL, dir, err);
     models_free(&list);
@@ -402,7 +418,8 @@ static tern_status resolve_only(const cli_env *env, char **dir, tern_error *err)
 static tern_status resolve_directory(const cli_env *env, const char *model, models_need need, char **dir,
                                      tern_error *err)
 {
-  if (check_dir(model, need, NULL) != TERN_OK) {
+  tern_status status = check_dir(model, need, NULL);
+  if (status != TERN_OK && status != TERN_E_IO) {
     *dir = is_directory(model, "snapshots") ? snapshot(model, NULL) : NULL;
     if (*dir || resolve_id(env, model, dir, NULL) == TERN_OK)
       return TERN_OK;
@@ -414,6 +431,7 @@ static tern_status resolve_directory(const cli_env *env, const char *model, mode
 tern_status models_resolve(const cli_env *env, const char *model, models_need need, char **dir, tern_error *err)
 {
   char *found = NULL;
+  mode_t type;
   if (!model)
     TRY(resolve_only(env, &found, err));
   else if (file_is_regular(model) && ends_with(model, ".gguf"))
@@ -422,8 +440,12 @@ tern_status models_resolve(const cli_env *env, const char *model, models_need ne
     TRY(resolve_directory(env, model, need, &found, err));
   else if (file_is_regular(model))
     return err_set(err, TERN_E_UNSUPPORTED, "%s: is neither a directory nor a .gguf file", model);
-  else
-    TRY(resolve_id(env, model, &found, err));
+  else {
+    tern_status missing = resolve_id(env, model, &found, err);
+    if (missing == TERN_E_NOT_FOUND)
+      TRY(path_type(model, &type, err)); /* not absent, but in a directory that may not be searched */
+    TRY(missing);
+  }
   tern_status status = check_dir(found, need, err);
   if (status == TERN_OK)
     *dir = found;

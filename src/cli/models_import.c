@@ -76,9 +76,11 @@ tern_status models_import(const cli_env *env, const char *gguf, char **dir, tern
     status = make_dirs(folder.data, err);
     if (status == TERN_OK) {
       import_options options = {.cancel = sig_hold()};
-      say("importing %s into %s", gguf, place.data);
+      say_working("importing", gguf);
       status = import_gguf_with(gguf, place.data, &options, NULL, err);
       sig_release();
+      if (status == TERN_OK)
+        say("imported %s into %s", gguf, place.data);
     }
     if (status != TERN_OK && status != TERN_E_CANCELLED && is_whole(place.data))
       status = TERN_OK; /* another process was faster */

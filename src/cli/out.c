@@ -176,6 +176,16 @@ void say_progress(const char *what, double done, double total)
   state.bar = true;
 }
 
+void say_working(const char *what, const char *on)
+{
+  if (!out_err_is_terminal())
+    return;
+  say_progress_end();
+  fprintf(stderr, "%s %s ...", what, on);
+  fflush(stderr);
+  state.bar = true;
+}
+
 void say_progress_end(void)
 {
   if (!state.bar)

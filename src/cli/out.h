@@ -42,6 +42,8 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void say_more(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A bar on stderr if that is a terminal; `done` of `total`. say_progress_end wipes it. */
 void say_progress(const char *what, double done, double total);
+/* "WHAT ON ..." on stderr if that is a terminal, until say_progress_end or the next line wipes it. */
+void say_working(const char *what, const char *on);
 void say_progress_end(void);
 
 #endif

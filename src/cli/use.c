@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/out.h"
@@ -53,7 +54,7 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
 tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err)
 {
   double start = use_seconds();
-  TRY(model_open(dir, o, false, out, err));
+  TRY(path_place(dir, model_open(dir, o, false, out, err), err));
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads", 1e3 * (use_seconds() - start), (*out)->profile.id,
            use_numerics_name((*out)->numerics), (*out)->cx.backend->name, pool_size((*out)->workers));
   return TERN_OK;

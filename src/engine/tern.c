@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/utf8.h"
 #include "engine/prompt.h"
 
@@ -76,7 +77,7 @@ tern_status tern_model_open(const char *dir, const tern_model_options *opt, tern
     status = collect_stops(m, err);
   if (status != TERN_OK) {
     tern_model_close(m);
-    return status;
+    return path_place(dir, status, err);
   }
   describe(m);
   *out = m;

@@ -195,7 +195,7 @@ static tern_status check_index(const ckpt *c, tern_error *err)
   json_t *root = NULL;
   mode_t type;
   tern_status status = path_type(path, &type, err);
-  if (status == TERN_OK && type == S_IFREG) {
+  if (status == TERN_OK && type != 0) {
     status = jsonu_file(path, INDEX_LIMIT, &root, err);
     if (status == TERN_OK)
       status = check_index_tree(c, path, root, err);

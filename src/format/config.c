@@ -123,7 +123,7 @@ tern_status cfg_open(const char *dir, cfg **out, tern_error *err)
     json_decref(root);
     return err_set(err, why.status, "%s", why.text);
   }
-  return wrap(root, generation, out, err);
+  return path_place(dir, wrap(root, generation, out, err), err);
 }
 
 tern_status cfg_parse(const char *config, size_t length, const char *generation, size_t generation_length, cfg **out,

@@ -77,7 +77,7 @@ static tern_status hand_out(tok *t, tern_status status, tok **out)
 tern_status tok_open(const char *dir, tok **out, tern_error *err)
 {
   tok *t = mem_zalloc(sizeof *t);
-  return t ? hand_out(t, open_files(t, dir, err), out) : err_nomem(err, "tokenizer");
+  return t ? hand_out(t, path_place(dir, open_files(t, dir, err), err), out) : err_nomem(err, "tokenizer");
 }
 
 tern_status tok_open_bytes(bool json, const char *data, size_t n, tok **out, tern_error *err)

@@ -127,6 +127,14 @@ def directory(name):
     return apply
 
 
+def loop(name):
+    def apply(folder):
+        (folder / name).unlink()
+        (folder / name).symlink_to(name)
+
+    return apply
+
+
 def overlap(head):
     names = st.names(head)
     head[names[1]]["data_offsets"] = [head[names[0]]["data_offsets"][0], head[names[0]]["data_offsets"][0] + 4]
@@ -185,6 +193,7 @@ CASES = [
     ("a shard outside the folder", shards(lambda f, i: i["weight_map"].update({NORM: "../up.safetensors"})), LOGITS, r"\.\./up"),
     ("a tensor in two shards", shards(twice), LOGITS, r"two|twice|both|again|also|already"),
     ("a tensor in the other shard", shards(lambda f, i: i["weight_map"].update({n: "model-00001-of-00002.safetensors" for n in i["weight_map"]})), LOGITS, r"model-0000|model\."),
+    ("an index that is a directory", lambda f: (f / "model.safetensors.index.json").mkdir(), LOGITS, r"model\.safetensors\.index\.json.*regular file"),
     ("an index without a map", shards(lambda f, i: i.pop("weight_map")), LOGITS, r"weight_map"),
     # config
     ("no config", gone("config.json"), LOGITS, r"config\.json"),
@@ -192,7 +201,10 @@ CASES = [
     ("config cut", text("config.json", '{"model_type": "llama", "hidden'), LOGITS, r"config\.json"),
     ("config a number", text("config.json", "7"), LOGITS, r"config\.json"),
     ("config nested deep", text("config.json", deep()), LOGITS, r"config\.json"),
-    ("config a pipe", fifo("config.json"), LOGITS, r"config\.json"),
+    ("config a pipe", fifo("config.json"), LOGITS, r"config\.json.*regular file"),
+    ("config a directory", directory("config.json"), LOGITS, r"config\.json.*regular file"),
+    ("config a link to itself", loop("config.json"), LOGITS, r"config\.json: cannot look up"),
+    ("stop ids that are words", config(eos_token_id="end"), RUN, r"config\.json: eos_token_id"),
     ("no model_type", config(model_type=None), LOGITS, r"model_type"),
     ("an unknown model_type", config(model_type="llamma"), LOGITS, r"llamma"),
     ("model_type a number", config(model_type=3), LOGITS, r"model_type"),
@@ -264,6 +276,8 @@ def check(tally, label, folder, verb, names):
     why = one_error_line(done)
     if not why and not re.search(names, done.error_line.replace(str(folder.parent), "")):
         why = f"does not name {names}: {done.error_line}"
+    if not why and "config.json:" in done.error_line and f"{folder}/" not in done.error_line:
+        why = f"does not say where: {done.error_line}"
     if not why and took > SECOND:
         why = f"took {took:.1f} s"
     tally.check(label, why is None, why)

@@ -3,6 +3,7 @@
 Answers are not judged here but their form is: the numbers have tests/parity, bad models tests/cli/bad_input.py.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -98,6 +99,12 @@ def test_usage():
     expect("an empty value", 2, "logits", MODEL, "--ids", "1", "--steps=", err="--steps")
     expect("a value for a switch", 2, "logits", MODEL, "--ids", "1", "--all=7", err="--all")
     expect("no model", 2, "logits", "--ids", "1")
+    expect("an empty verb", 2, "", err=r'unknown verb ""')
+    expect("an empty model", 1, "inspect", "", err=r'"": no such')
+    expect("an empty file name", 1, "logits", MODEL, "--ids-file", "", err=r'"": cannot open')
+    expect("--verbose without a truth value", 2, "inspect", MODEL, "--verbose", "Foo", err=r'--verbose.*"Foo".*true or false')
+    expect("--verbose with one", 0, "inspect", MODEL, "--verbose", "False")
+    expect("--verbose before the model", 0, "inspect", "--verbose", MODEL)
     expect("no ids", 2, "logits", MODEL, err="--ids")
     expect("a word too many", 2, "inspect", MODEL, "extra", err="extra")
     expect("a number that is none", 2, "logits", MODEL, "--ids", "1", "--steps", "two", err=r"--steps.*two|two.*--steps")
@@ -265,6 +272,77 @@ def test_inspect():
         types = document("ls --types --json", "ls", "--types", "--json", env=env)
         keys = {"type", "aliases", "tier", "fidelity", "numerics"}
         tally.check("ls --types --json: rows", types and all(set(row) == keys for row in types), types)
+
+
+def test_inspect_stop_ids():
+    """A stop id that no logit stands for is let pass, as in the reference, and noted."""
+    plain = document("inspect: eos ids", "inspect", MODEL, "--json", keys=("eos_ids",))
+    tally.check("inspect: no eos id beyond", plain and plain["eos_ids_beyond_vocab"] == [], plain)
+    with tempfile.TemporaryDirectory() as folder:
+        model = st.copy_model(MODEL, Path(folder) / "model")
+        values = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**values, "eos_token_id": [VOCAB - 1, 9999]}))
+        said = document("inspect: eos ids beyond", "inspect", model, "--json")
+        tally.check("inspect names them", said and said["eos_ids"] == [VOCAB - 1, 9999] and said["eos_ids_beyond_vocab"] == [9999], said)
+        expect("inspect notes an eos id beyond", 0, "inspect", model, out=r"9999 \(beyond the vocabulary")
+        expect("such a model runs", 0, "run", model, "x", "--max-tokens", "3")
+        expect("such a model runs with XTC", 0, "run", model, "x", "--max-tokens", "3", "--temp", "1", "--xtc-probability", "1")
+
+
+def test_unreadable():
+    """A directory that may not be searched is not called empty."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = st.copy_model(MODEL, Path(folder) / "model")
+        model.chmod(0)
+        drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+        try:
+            for label, verb, name in (("a directory", "inspect", model), ("its files", "tokenize", model), ("below it", "inspect", model / "below")):
+                done = subprocess.run([*drop, BINARY, verb, name, *(["x"] if verb == "tokenize" else [])], capture_output=True, timeout=60)
+                error = done.stderr.decode()
+                if "setpriv" in error:
+                    break
+                good = done.returncode == 1 and "Permission denied" in error and str(model) in error and error.count("\n") == 1
+                tally.check(f"unreadable: {label}", good, f"{done.returncode} {error}")
+        except FileNotFoundError:
+            pass  # root without setpriv reads everything
+        model.chmod(0o755)
+
+
+def test_parity():
+    """Goldens whose rows and ids do not belong together: refused by name, whichever side has one more."""
+    source = MODEL.parent
+    meta = json.loads((source / "exact-greedy.json").read_text())
+    rows = (source / "exact-greedy.bin").read_bytes()
+    row = 4 * meta["vocab"]
+    n = meta["rows"]
+
+    def replay(label, data, **changes):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "g.bin").write_bytes(data)
+            new = {**meta, "logits": "g.bin", "sha256": hashlib.sha256(data).hexdigest(), **changes}
+            (Path(folder) / "g.json").write_text(json.dumps({k: v for k, v in new.items() if v is not None}))
+            return tern("parity", MODEL, "--golden", folder)
+
+    def refused(label, data, names, **changes):
+        done = replay(label, data, **changes)
+        why = problem(done, 1) or (None if re.search(names, done.err) else done.err)
+        tally.check(f"parity: {label}", why is None, why)
+
+    good = replay("as it is", rows)
+    tally.check("parity: a golden by itself", good.status == 0 and f"{n} rows of".encode() in good.out, good)
+    refused("a row missing in the file", rows[:-row], r"g\.bin: \d+ bytes, but")
+    refused("a row too many in the file", rows + rows[-row:], r"g\.bin: \d+ bytes, but")
+    refused("half a row", rows[: -row // 2], r"g\.bin: \d+ bytes, but")
+    refused("an empty file", b"", r"g\.bin: 0 bytes, but")
+    refused("a row missing on both sides", rows[:-row], rf"rows: {n - 1}, but its ids give {n}", rows=n - 1)
+    refused("a row too many on both sides", rows + rows[-row:], rf"rows: {n + 1}, but its ids give {n}", rows=n + 1)
+    refused("an id missing", rows, rf"rows: {n}, but its ids give {n - 1}", generated=meta["generated"][:-1])
+    refused("an id too many", rows, rf"rows: {n}, but its ids give {n + 1}", generated=meta["generated"] + [1])
+    refused("no rows", rows, r"rows", rows=None)
+    refused("rows below zero", rows, r"rows", rows=-1)
+    refused("another vocabulary", rows, r"vocab|bytes", vocab=meta["vocab"] + 1)
+    refused("rows that are not there", rows, r"none\.bin", logits="none.bin")
+    refused("rows elsewhere", rows, r"\.\./g\.bin", logits="../g.bin")
 
 
 def test_run():

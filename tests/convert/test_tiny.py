@@ -3,9 +3,14 @@
 Usage: test_tiny.py LIBRARY, run by the Python that has mlx-lm.
 """
 
+import fcntl
+import os
+import resource
+import subprocess
 import sys
 import tempfile
 import zlib
+from pathlib import Path
 
 import check
 import ggufkit as kit
@@ -13,6 +18,7 @@ import mlx.core as mx
 import models
 import numpy as np
 from tally import Tally
+from terncli import BINARY, tern
 
 tally = Tally()
 
@@ -179,6 +185,41 @@ def refusals(importer):
     case("a lost norm", ["blk.1.attn_q_norm.weight"], lambda b: b.drop("blk.1.attn_q_norm.weight"), "qwen3")
 
 
+def lines_of_a_full_disk(label, *args, env=None):
+    """One line on stderr, an error, and nothing on stdout where files cannot be longer than 4 kB."""
+    done = subprocess.run([BINARY, *map(str, args)], capture_output=True, timeout=60, restore_signals=False,  # SIGXFSZ stays ignored
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)), env={**os.environ, **(env or {})})
+    lines = done.stderr.decode().splitlines()
+    good = done.returncode == 1 and not done.stdout and len(lines) == 1 and lines[0].startswith("tern: error: ") and "File too large" in lines[0]
+    tally.check(f"{label} on a full disk", good, f"{done.returncode} {lines}")
+
+
+def command_line():
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        file, home = folder / "m.gguf", folder / "home"
+        file.write_bytes(models.build("llama", "Q4_0")[0].bytes())
+        lines_of_a_full_disk("import", "import", file, folder / "out")
+        lines_of_a_full_disk("run", "run", file, "hello", env={"TERN_HOME": str(home)})
+        left = [p.name for p in (*folder.iterdir(), *(home / "imports").iterdir())]
+        tally.check("a full disk leaves nothing", sorted(left) == ["home", "m.gguf"], left)
+
+        # What a killed import left, and one that lives: it holds a lock.
+        dead, live = folder / ".out.part-1-0", folder / ".other.part-1-0"
+        for part in (dead, live):
+            part.mkdir()
+            (part / "model.safetensors").write_bytes(b"half")
+        lock = os.open(live, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = tern("import", file, folder / "out")
+        tally.check("import beside both", done.status == 0 and (folder / "out" / "config.json").exists(), done.err)
+        tally.check("a dead import's folder goes", not dead.exists())
+        tally.check("a live import's folder stays", (live / "model.safetensors").exists())
+        os.close(lock)
+        done = tern("run", file, "hello", "--max-tokens", "2", env={"TERN_HOME": str(home)})
+        tally.check("run imports and says so", done.status == 0 and done.err.startswith(f"imported {file} into {home}/imports/"), done.err)
+
+
 def main():
     importer = models.Importer(sys.argv[1])
     every_type(importer)
@@ -187,6 +228,7 @@ def main():
     permutation(importer)
     rope_scaling(importer)
     refusals(importer)
+    command_line()
     return tally.close()
 
 
