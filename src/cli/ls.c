@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "cli/describe.h"
 #include "cli/machine.h"
 #include "cli/models.h"
@@ -57,7 +58,7 @@ static void describe(const model_entry *e, double room, listing *l)
   cfg *c = NULL;
   quant_config *q = NULL;
   *l = (listing){.type = "-", .quantisation = "-", .tier = "-", .fidelity = "-"};
-  l->runs = look(e, &c, &q, l) == TERN_OK;
+  l->runs = path_place(e->path, look(e, &c, &q, l), &l->why) == TERN_OK;
   quant_close(q);
   cfg_close(c);
   l->bytes = weight_bytes(e->path);

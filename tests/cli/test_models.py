@@ -77,6 +77,14 @@ def test_hub(folder):
     tally.check("ls knows what they are", all(m["type"] == "llama" and m["fits"] and m["size"] > 0 and "error" not in m for m in listed), listed)
 
 
+def test_ls_of_a_bad_model(folder):
+    home = Home(folder)
+    place = home.in_hub("org/odd")
+    (place / "config.json").write_text('{"model_type": "odd"}')
+    listed = json.loads(tern("ls", "--json", env=home.env).out)
+    tally.check("ls says what is wrong, and where", len(listed) == 1 and listed[0]["error"].startswith(f"{place}/config.json: model_type odd"), listed)
+
+
 def test_own(folder):
     home = Home(folder)
     for place in ("a/one", "models/b/two"):

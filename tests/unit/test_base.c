@@ -267,6 +267,29 @@ static void pools_cover_all_items(void **state)
   assert_int_equal(pool_open(1025, &p, &err), TERN_E_USAGE);
 }
 
+static void bare_file_names_get_their_place(void **state)
+{
+  (void)state;
+  static const char *const lines[][2] = {
+      {"config.json: hidden_size: is missing", "a/b/config.json: hidden_size: is missing"},
+      {"model-00001-of-00002.safetensors: tensor x", "a/b/model-00001-of-00002.safetensors: tensor x"},
+      {"a/b/config.json: hidden_size", "a/b/config.json: hidden_size"},
+      {"config.json is long", "config.json is long"},
+      {".json: x", ".json: x"},
+      {"context: too many", "context: too many"},
+      {"", ""},
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    tern_error err = {0};
+    err_set(&err, TERN_E_FORMAT, "%s", lines[i][0]);
+    assert_int_equal(path_place("a/b", TERN_E_FORMAT, &err), TERN_E_FORMAT);
+    assert_string_equal(err.text, lines[i][1]);
+    assert_int_equal(path_place("a/b", TERN_OK, &err), TERN_OK);
+    assert_string_equal(err.text, lines[i][1]);
+  }
+  assert_int_equal(path_place("a/b", TERN_E_IO, NULL), TERN_E_IO);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -284,6 +307,7 @@ int main(void)
       cmocka_unit_test(a_shrinking_file_is_an_error),
       cmocka_unit_test(shrinking_within_a_page_is_seen_too),
       cmocka_unit_test(pools_cover_all_items),
+      cmocka_unit_test(bare_file_names_get_their_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
