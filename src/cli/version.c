@@ -40,7 +40,8 @@ tern_status verb_help(const cli_args *a, tern_error *err)
   }
   cli_verb_id verb = help_find_verb(a->words[0], &nearest);
   if (verb == VERB_COUNT)
-    return err_set(err, TERN_E_USAGE, "help: unknown verb %s: did you mean %s?", a->words[0], nearest);
+    return err_set(err, TERN_E_USAGE, "help: unknown verb %s: did you mean %s?", *a->words[0] ? a->words[0] : "\"\"",
+                   nearest);
   help_verb(verb);
   return TERN_OK;
 }

@@ -1,6 +1,7 @@
 /* whole_file.c - see whole_file.h. */
 #include "cli/whole_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,6 +15,10 @@ tern_status whole_open(whole_file *f, const char *path, tern_error *err)
   struct stat st;
   buf name = {0};
   *f = (whole_file){.path = path};
+  if (!*path) { /* found now, not when the result is given its name */
+    errno = ENOENT;
+    return err_errno(err, path, "create");
+  }
   if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
     if (S_ISDIR(st.st_mode))
       return err_set(err, TERN_E_IO, "%s: is a directory", path);

@@ -101,6 +101,8 @@ def test_usage():
     expect("no model", 2, "logits", "--ids", "1")
     expect("an empty verb", 2, "", err=r'unknown verb ""')
     expect("an empty model", 1, "inspect", "", err=r'"": no such')
+    expect("help of an empty verb", 2, "help", "", err=r'unknown verb ""')
+    expect("an empty output file", 1, "logits", MODEL, "--ids", "1", "--out", "", err=r'"": cannot create')
     expect("an empty file name", 1, "logits", MODEL, "--ids-file", "", err=r'"": cannot open')
     expect("--verbose without a truth value", 2, "inspect", MODEL, "--verbose", "Foo", err=r'--verbose.*"Foo".*true or false')
     expect("--verbose with one", 0, "inspect", MODEL, "--verbose", "False")
