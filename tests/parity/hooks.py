@@ -47,26 +47,39 @@ class Recorder:
         return self
 
     def __exit__(self, *_):
-        for owner, name, f in reversed(self.undo):
-            setattr(owner, name, f)
+        for restore, name, f in reversed(self.undo):
+            restore(name, f)
 
     def replace(self, owner, name, f):
-        self.undo.append((owner, name, getattr(owner, name)))
+        self.undo.append((functools.partial(setattr, owner), name, getattr(owner, name)))
         setattr(owner, name, f)
 
     @staticmethod
     def is_source(f):
         return type(f).__name__ == "gc_func" or (isinstance(f, types.FunctionType) and (f.__module__ or "").startswith(SOURCES))
 
+    def once(self, f, label):
+        """The replacement of a function, the same one wherever it is held."""
+        return self.wrapped.setdefault(id(f), (f, self.wrap(f, label)))[1]
+
     def replace_functions(self, space, prefix, wanted):
         for name, f in list(vars(space).items()):
             if wanted(f):
-                self.replace(space, name, self.wrapped.setdefault(id(f), (f, self.wrap(f, prefix + name)))[1])
+                self.replace(space, name, self.once(f, prefix + name))
+            elif type(f) is dict:  # activations by name
+                for key, held in list(f.items()):
+                    if wanted(held):
+                        self.undo.append((f.__setitem__, key, held))
+                        f[key] = self.once(held, f"{name}[{key!r}]")
 
     def replace_modules(self, model):
         owners = {next(c for c in type(m).__mro__ if "__call__" in vars(c)) for _, m in model.named_modules() if callable(m)}
         for owner in owners:
             self.replace(owner, "__call__", self.wrap_module(owner.__call__))
+        for _, module in model.named_modules():
+            for name, f in list(vars(module).items()):
+                if self.is_source(f):  # an activation that it was given
+                    self.replace(module, name, self.once(f, name))
 
     @contextlib.contextmanager
     def forward(self):
