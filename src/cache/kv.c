@@ -42,7 +42,7 @@ struct kv_seq {
 
 int64_t kv_slot_sensitive_from(const kv_slot *slot)
 {
-  return slot->window ? slot->window : INT64_MAX;
+  return slot->window && !slot->by_time ? slot->window : INT64_MAX;
 }
 
 static size_t blocks_for(int64_t positions)

@@ -21,8 +21,9 @@
 
 typedef struct kv_slot {
   int kv_heads, key_dim, value_dim;
-  int window; /* 0: KV, all positions; else RING, the last `window` */
-  int keep;   /* first positions that a ring never drops */
+  int window;   /* 0: KV, all positions; else RING, the last `window` */
+  int keep;     /* first positions that a ring never drops */
+  bool by_time; /* keys are summed by time always: reads and steps have the same bits */
 } kv_slot;
 
 /* From which position on the bits of a token depend on whether it was read or stepped; INT64_MAX: nowhere. */

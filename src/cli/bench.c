@@ -10,6 +10,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/machine.h"
@@ -220,15 +221,16 @@ static tern_status measure_all(bench *b, tern_error *err)
   return status;
 }
 
+/* Bytes of weights that a decode step reads: all but an embedding that is not the head too. */
 static double weight_traffic(const model *m)
 {
+  const char *parts[] = {".weight", ".scales", ".biases"}, *embed = m->weights.embed.name;
   double bytes = (double)ckpt_bytes(m->ckpt);
-  if (m->weights.tied)
+  if (m->weights.head.data == m->weights.embed.data)
     return bytes;
-  const char *parts[] = {".weight", ".scales", ".biases"};
   for (int i = 0; i < 3; i++) {
-    char name[256];
-    snprintf(name, sizeof name, "%s%s", m->config.arch->names->embed, parts[i]);
+    char name[320];
+    snprintf(name, sizeof name, "%.*s%s", (int)(strlen(embed) - strlen(".weight")), embed, parts[i]);
     const st_tensor *t = ckpt_find(m->ckpt, name);
     bytes -= t ? (double)t->bytes : 0;
   }

@@ -46,13 +46,13 @@ static json_t *config_json(const model_config *c)
   json_t *scaling = c->rope_scaling ? json_deep_copy(c->rope_scaling) : json_null();
   json_t *sliding = json_array();
   for (int i = 0; i < c->layers; i++)
-    out_append(&sliding, json_string(c->sliding[i] ? "sliding_attention" : "full_attention"));
+    out_append(&sliding, json_string(c->layer[i].sliding ? "sliding_attention" : "full_attention"));
   return json_pack("{ss si si si si si si si si sf sf sf so sb sb sb sb sf si so}", "architecture", c->arch->name,
                    "width", c->width, "layers", c->layers, "heads", c->heads, "kv_heads", c->kv_heads, "head_dim",
                    c->head_dim, "ffn", c->ffn, "vocab", c->vocab, "max_positions", c->max_positions, "norm_eps",
                    c->norm_eps, "rope_theta", c->rope_theta, "rope_local_theta", c->rope_local_theta, "rope_scaling",
-                   scaling, "rope_traditional", (int)c->rope_traditional, "attention_bias", (int)c->attention_bias,
-                   "mlp_bias", (int)c->mlp_bias, "tied", (int)c->tied, "attention_scale", model_config_scale(c),
+                   scaling, "rope_traditional", (int)c->rope_traditional, "attention_bias", (int)c->bias_qkv,
+                   "mlp_bias", (int)c->bias_mlp, "tied", (int)c->tied, "attention_scale", model_config_scale(c),
                    "sliding_window", c->sliding_window, "layer_types", sliding);
 }
 
@@ -83,9 +83,9 @@ static json_t *tensors_json(const model *m)
 static json_t *drop_rules_json(const model *m)
 {
   json_t *rules = json_array();
-  for (int i = 0; i < ARCH_MAX_DROPS && m->config.arch->drops[i].pattern; i++)
-    out_append(&rules, json_pack("{ss sI}", "pattern", m->config.arch->drops[i].pattern, "matched",
-                                 (json_int_t)m->weights.drop_matches[i]));
+  for (size_t i = 0; i < m->weights.n_drops; i++)
+    out_append(&rules, json_pack("{ss sI}", "pattern", m->weights.drops[i].rule->pattern, "matched",
+                                 (json_int_t)m->weights.drops[i].matched));
   return rules;
 }
 
@@ -153,7 +153,7 @@ static void print_config(const model_config *c)
 {
   int sliding = 0;
   for (int i = 0; i < c->layers; i++)
-    sliding += c->sliding[i];
+    sliding += c->layer[i].sliding;
   out_printf("config        %d layers, width %d, %d heads of %d, %d key/value heads, ffn %d, vocab %d, context %d\n",
              c->layers, c->width, c->heads, c->head_dim, c->kv_heads, c->ffn, c->vocab, c->max_positions);
   out_printf("              rope base %.15g, norm eps %.15g, embeddings %s", c->rope_theta, c->norm_eps,
@@ -183,8 +183,8 @@ static void print_text(const model *m, const char *dir, const memory_need *need,
   print_config(&m->config);
   out_printf("quantisation  %s\n", describe_quantisation(m->cfg, m->quant, quantisation));
   out_printf("audit         complete: %zu tensors, %zu bound, %zu dropped by rule\n", total, bound, total - bound);
-  for (int i = 0; i < ARCH_MAX_DROPS && m->config.arch->drops[i].pattern; i++)
-    out_printf("drop rule     %s: %zu matched\n", m->config.arch->drops[i].pattern, m->weights.drop_matches[i]);
+  for (size_t i = 0; i < m->weights.n_drops; i++)
+    out_printf("drop rule     %s: %zu matched\n", m->weights.drops[i].rule->pattern, m->weights.drops[i].matched);
   print_eos(m, eos);
   out_printf("unread keys  ");
   for (const char *key; (key = cfg_unread(m->cfg, CFG_ROOT, &cursor));)

@@ -35,11 +35,14 @@ typedef struct plan {
   float *host_logits; /* [head_rows, V] on the host, where the backend's memory is not the host's; else NULL */
   int vocab;
   ops_dtype logits_dtype;
-  kv_slot *slots; /* [n_slots], one a layer */
+  kv_slot *slots; /* [n_slots], one for each layer that attends */
   int n_slots;
+  int *slot_of_layer;  /* [layers]; -1: none */
   rope_table *ropes;   /* [n_ropes] shared by layers */
   float **rope_memory; /* [n_ropes] the tables in backend memory */
   int n_ropes;
+  int32_t **lists; /* [n_lists] of regroup records, in backend memory */
+  size_t n_lists, list_capacity;
 } plan;
 
 /* max_kv_size > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions. */

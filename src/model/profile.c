@@ -28,7 +28,7 @@ tern_status profile_resolve(const cfg *c, tern_numerics numerics, model_profile 
   const char *type = cfg_model_type(c);
   const arch *a = arch_find(type);
   if (!a) {
-    char known[400];
+    char known[1200];
     return err_set(err, TERN_E_UNSUPPORTED, "config.json: model_type %s is not supported; supported are %s", type,
                    arch_list(known, sizeof known));
   }

@@ -124,11 +124,10 @@ static tern_status make_yarn(const maker *m, rope_table *out, tern_error *err)
 }
 
 /* The reference uses long_factor alone, at every length. */
-static tern_status make_longrope(const maker *m, rope_table *out, tern_error *err)
+static tern_status make_scaled(const maker *m, double old, rope_table *out, tern_error *err)
 {
   const json_t *s = m->config->scaling, *factors = cfg_obj_get(s, "long_factor");
-  double old, scale = 1;
-  TRY(positive(m, "original_max_position_embeddings", true, 0, &old, err));
+  double scale = 1;
   if (!cfg_obj_get(s, "short_factor"))
     return err_set(err, TERN_E_FORMAT, "%s: short_factor: required, but absent", m->where);
   if (!json_is_number(factors) && (!json_is_array(factors) || json_array_size(factors) != (size_t)m->half))
@@ -149,6 +148,13 @@ static tern_status make_longrope(const maker *m, rope_table *out, tern_error *er
   return finish(m, out, err);
 }
 
+static tern_status make_longrope(const maker *m, rope_table *out, tern_error *err)
+{
+  double old;
+  TRY(positive(m, "original_max_position_embeddings", true, 0, &old, err));
+  return make_scaled(m, old, out, err);
+}
+
 /* Dims past the rotated part get an infinite period: they pair up and pass. */
 static tern_status make_proportional(const maker *m, rope_table *out, tern_error *err)
 {
@@ -163,44 +169,146 @@ static tern_status make_proportional(const maker *m, rope_table *out, tern_error
   return finish(m, out, err);
 }
 
-static const struct {
-  const char *name;
-  tern_status (*make)(const maker *m, rope_table *out, tern_error *err);
-} kinds[] = {
-    {"default", make_plain},       {"mrope", make_mrope},       {"linear", make_linear},
-    {"llama3", make_llama3},       {"yarn", make_yarn},         {"deepseek_yarn", make_yarn},
-    {"telechat3-yarn", make_yarn}, {"longrope", make_longrope}, {"proportional", make_proportional},
-};
+/* ---- kinds of single models ---- */
 
-/* "type", where it is set and not empty, else "rope_type", else "default". */
-static tern_status kind_name(const rope_config *config, const char *where, const char **out, tern_error *err)
+/* "type", where it is set and not empty, else "rope_type", else `fallback`. */
+static tern_status scaling_type(const rope_config *config, const char *where, const char *fallback, const char **out,
+                                tern_error *err)
 {
   TRY(cfg_obj_string(config->scaling, where, "type", false, "", out, err));
   if (!**out)
-    TRY(cfg_obj_string(config->scaling, where, "rope_type", false, "default", out, err));
+    TRY(cfg_obj_string(config->scaling, where, "rope_type", false, fallback, out, err));
   return TERN_OK;
+}
+
+static tern_status unknown(const maker *m, const char *name, tern_error *err)
+{
+  return err_set(err, TERN_E_UNSUPPORTED, "%s: rope type %s is not known%s", m->where, name,
+                 m->config->kind == ROPE_FACTORY ? "" : " to this architecture");
+}
+
+typedef tern_status make_fn(const maker *m, rope_table *out, tern_error *err);
+
+static tern_status make_by_name(const maker *m, rope_table *out, tern_error *err)
+{
+  static const struct {
+    const char *name;
+    make_fn *make;
+  } names[] = {
+      {"default", make_plain},       {"mrope", make_mrope},       {"linear", make_linear},
+      {"llama3", make_llama3},       {"yarn", make_yarn},         {"deepseek_yarn", make_yarn},
+      {"telechat3-yarn", make_yarn}, {"longrope", make_longrope}, {"proportional", make_proportional},
+  };
+  const char *name;
+  TRY(scaling_type(m->config, m->where, "default", &name, err));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i].name, name) == 0)
+      return names[i].make(m, out, err);
+  return unknown(m, name, err);
+}
+
+static tern_status make_linear_or_plain(const maker *m, rope_table *out, tern_error *err)
+{
+  const char *name;
+  if (!m->config->scaling)
+    return make_plain(m, out, err);
+  TRY(scaling_type(m->config, m->where, "(absent)", &name, err));
+  return strcmp(name, "linear") == 0 ? make_linear(m, out, err) : unknown(m, name, err);
+}
+
+/* phi3 prints a warning for other types and goes on without; here they are refused. */
+static tern_status make_su(const maker *m, rope_table *out, tern_error *err)
+{
+  const json_t *s = m->config->scaling;
+  const char *name;
+  if (!s)
+    return make_plain(m, out, err);
+  TRY(scaling_type(m->config, m->where, "(absent)", &name, err));
+  if (!cfg_obj_get(s, "long_factor"))
+    return err_set(err, TERN_E_FORMAT, "%s: long_factor: required, but absent", m->where);
+  if (strcmp(name, "linear") == 0)
+    return make_linear(m, out, err);
+  if (strcmp(name, "longrope") != 0 && strcmp(name, "su") != 0)
+    return unknown(m, name, err);
+  return make_scaled(m, m->config->original_positions, out, err);
+}
+
+/* internlm2 and internlm3 take the number of heads for the length and double every position where nothing says
+ * "linear": both are defects, and the reference's bits (docs/parity.md). */
+static tern_status make_ntk(const maker *m, rope_table *out, tern_error *err)
+{
+  const char *name = "";
+  out->ntk_scale = 2;
+  if (m->config->scaling) {
+    double factor;
+    TRY(scaling_type(m->config, m->where, "(absent)", &name, err));
+    TRY(positive(m, "factor", true, 0, &factor, err));
+    if (strcmp(name, "linear") != 0 && strcmp(name, "dynamic") != 0)
+      return unknown(m, name, err);
+    if (strcmp(name, "linear") == 0)
+      out->ntk_scale = 1 / factor;
+  }
+  if (m->config->dims <= 2)
+    return err_set(err, TERN_E_UNSUPPORTED, "%s: a head of %d dimensions has no base that grows", m->where,
+                   m->config->dims);
+  out->position_scale = (float)out->ntk_scale;
+  out->ntk_base = m->config->base;
+  out->ntk_from = m->config->max_positions;
+  return make_plain(m, out, err);
+}
+
+static tern_status make_ntk_alpha(const maker *m, rope_table *out, tern_error *err)
+{
+  double alpha = 1, factor, dims = m->config->dims;
+  const char *name;
+  if (m->config->scaling) { /* all three keys are required, factor and type without effect */
+    TRY(positive(m, "alpha", true, 0, &alpha, err));
+    TRY(cfg_obj_float(m->config->scaling, m->where, "factor", true, 0, &factor, err));
+    TRY(cfg_obj_string(m->config->scaling, m->where, "type", true, "", &name, err));
+  }
+  if (dims <= 2)
+    return err_set(err, TERN_E_UNSUPPORTED, "%s: a head of %d dimensions has no base that grows", m->where,
+                   m->config->dims);
+  rope_config grown = *m->config;
+  grown.base *= pow(alpha, dims / (dims - 2));
+  for (int i = 0; i < m->half; i++)
+    m->freqs[i] = period(&grown, i);
+  out->traditional = false;
+  return finish(m, out, err);
+}
+
+/* Negated periods: -exp(i * (log(base) / half)). */
+static tern_status make_backward(const maker *m, rope_table *out, tern_error *err)
+{
+  float step = (float)(log(m->config->base) / m->half);
+  for (int i = 0; i < m->half; i++)
+    m->freqs[i] = -math_exp((float)i * step);
+  out->traditional = false;
+  return finish(m, out, err);
 }
 
 tern_status rope_make(const rope_config *config, const char *where, rope_table *out, tern_error *err)
 {
-  const char *name;
-  TRY(kind_name(config, where, &name, err));
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    if (strcmp(kinds[i].name, name))
-      continue;
-    maker m = {config, where, config->dims / 2, NULL};
-    rope_table table = {.dims = config->dims, .traditional = config->traditional, .position_scale = 1, .mscale = 1};
-    table.inverse = mem_array((size_t)m.half, sizeof *table.inverse);
-    m.freqs = mem_array((size_t)m.half, sizeof *m.freqs);
-    tern_status status = table.inverse && m.freqs ? kinds[i].make(&m, &table, err) : err_nomem(err, "rope table");
-    mem_free(m.freqs);
-    if (status != TERN_OK)
-      rope_free(&table);
-    else
-      *out = table;
-    return status;
-  }
-  return err_set(err, TERN_E_UNSUPPORTED, "%s: rope type %s is not known", where, name);
+  static make_fn *const kinds[] = {
+      [ROPE_FACTORY] = make_by_name,
+      [ROPE_PLAIN] = make_plain,
+      [ROPE_LINEAR] = make_linear_or_plain,
+      [ROPE_SU] = make_su,
+      [ROPE_NTK] = make_ntk,
+      [ROPE_NTK_ALPHA] = make_ntk_alpha,
+      [ROPE_BACKWARD] = make_backward,
+  };
+  maker m = {config, where, config->dims / 2, NULL};
+  rope_table table = {.dims = config->dims, .traditional = config->traditional, .position_scale = 1, .mscale = 1};
+  table.inverse = mem_array((size_t)m.half, sizeof *table.inverse);
+  m.freqs = mem_array((size_t)m.half, sizeof *m.freqs);
+  tern_status status = table.inverse && m.freqs ? kinds[config->kind](&m, &table, err) : err_nomem(err, "rope table");
+  mem_free(m.freqs);
+  if (status != TERN_OK)
+    rope_free(&table);
+  else
+    *out = table;
+  return status;
 }
 
 void rope_free(rope_table *table)

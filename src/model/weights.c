@@ -1,26 +1,17 @@
-/* weights.c - see weights.h. The binder collects all faults before it gives up, so that one message names them. */
+/* weights.c - see weights.h. The binder collects all faults before it gives up, so that one message names them.
+ *
+ * Matrices stay where the file has them: a fused matrix is bound once and its parts are views of its rows. The one
+ * exception are matrices stored the other way around, which are turned into memory of their own. */
 #include "model/weights.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
+#include "model/weights_impl.h"
+#include "ops/math.h"
 #include "ops/value.h"
 
-enum { FAULTS_NAMED = 6 };
-
-typedef struct binder {
-  ops_context *cx;
-  ckpt *c;
-  const quant_config *quant;
-  const model_config *config;
-  bool native, prepare;
-  model_weights *out;
-  int missing;
-  buf missing_names;
-  tern_error *err;
-} binder;
+static const weight_place nowhere = {0};
 
 static ops_dtype float_dtype(st_dtype d)
 {
@@ -30,32 +21,6 @@ static ops_dtype float_dtype(st_dtype d)
 static bool is_float(st_dtype d)
 {
   return d == ST_F32 || d == ST_BF16 || d == ST_F16;
-}
-
-/* "model.layers.{}.x" with the number put in. */
-static const char *expand(const char *pattern, int layer, const char *suffix, char out[256])
-{
-  const char *hole = strstr(pattern, "{}");
-  if (hole)
-    snprintf(out, 256, "%.*s%d%s%s", (int)(hole - pattern), pattern, layer, hole + 2, suffix);
-  else
-    snprintf(out, 256, "%s%s", pattern, suffix);
-  return out;
-}
-
-static const st_tensor *find(binder *b, const char *pattern, int layer, const char *suffix)
-{
-  char name[256];
-  const st_tensor *t = ckpt_find(b->c, expand(pattern, layer, suffix, name));
-  if (t)
-    ckpt_mark(b->c, t);
-  return t;
-}
-
-static void note_missing(binder *b, const char *name)
-{
-  if (b->missing++ < FAULTS_NAMED)
-    buf_addf(&b->missing_names, "%s%s", b->missing > 1 ? ", " : "", name);
 }
 
 static tern_status wrong_shape(binder *b, const st_tensor *t, int64_t n, int64_t k)
@@ -76,37 +41,96 @@ static tern_status wrong_dtype(binder *b, const st_tensor *t)
 
 /* ---- vectors ---- */
 
-static tern_status bind_vector(binder *b, const char *pattern, int layer, const char *suffix, int64_t n, bool plus_one,
-                               weight_vector *out)
+/* Fills values[n] from tensor t of shape [n], [rows, n / rows] or, for one number, []. */
+static tern_status load_vector(binder *b, const st_tensor *t, int64_t n, int64_t rows, float *values, ops_dtype *dtype)
 {
-  char name[256];
-  const st_tensor *t = find(b, pattern, layer, suffix);
-  if (!t) {
-    note_missing(b, expand(pattern, layer, suffix, name));
-    return TERN_OK;
-  }
-  if (t->rank != 1 || t->shape[0] != n)
-    return wrong_shape(b, t, n, 0);
+  bool flat = t->rank == 1 && t->shape[0] == n, single = t->rank == 0 && n == 1;
+  bool matrix = rows > 1 && t->rank == 2 && t->shape[0] == rows && t->shape[1] == n / rows;
+  if (!(rows > 1 ? matrix : flat || single))
+    return rows > 1 ? wrong_shape(b, t, rows, n / rows) : wrong_shape(b, t, n, 0);
   if (!is_float(t->dtype))
     return wrong_dtype(b, t);
-  ops_dtype stored = float_dtype(t->dtype), dtype = b->native ? stored : DT_F32;
-  float *values = mem_array((size_t)n, sizeof *values);
-  float *home = b->cx->backend->alloc(b->cx, (size_t)n * sizeof *home);
-  if (!values || !home) {
-    mem_free(values);
-    if (home)
-      b->cx->backend->release(b->cx, home);
-    return err_nomem(b->err, t->name);
-  }
-  for (int64_t i = 0; i < n; i++) {
+  ops_dtype stored = float_dtype(t->dtype);
+  *dtype = b->native ? stored : DT_F32;
+  for (int64_t i = 0; i < n; i++)
     values[i] = ops_load(stored, t->data, i);
-    if (plus_one)
-      values[i] = ops_round(dtype, 1.0f + values[i]);
-  }
+  return TERN_OK;
+}
+
+/* Hands values[n] to the backend's memory. */
+static tern_status keep_vector(binder *b, const float *values, int64_t n, ops_dtype dtype, weight_vector *out)
+{
+  float *home = b->cx->backend->alloc(b->cx, (size_t)n * sizeof *home);
+  if (!home)
+    return err_nomem(b->err, "vectors");
   b->cx->backend->write(b->cx, home, values, (size_t)n * sizeof *home);
-  mem_free(values);
   b->out->owned_bytes += (size_t)n * sizeof *home;
-  *out = (weight_vector){home, dtype};
+  *out = (weight_vector){.values = home, .dtype = dtype};
+  return TERN_OK;
+}
+
+/* A vector of n values; `rows` above 1: stored as a matrix of so many rows. With a "{h}" in the pattern there is a
+ * tensor for each of `rows` heads. */
+static tern_status load_parts(binder *b, const char *pattern, weight_place at, const char *suffix, int64_t n,
+                              int64_t rows, float *values, ops_dtype *dtype)
+{
+  bool apart = strstr(pattern, "{h}") != NULL;
+  int64_t parts = apart ? rows : 1, part = n / parts;
+  for (int64_t i = 0; i < parts; i++) {
+    at.head = (int)i;
+    weight_found f = weights_find(b, pattern, at, suffix);
+    ops_dtype own = DT_F32;
+    if (!f.tensor) {
+      weights_note_missing(b, f.path);
+      continue;
+    }
+    TRY(load_vector(b, f.tensor, part, apart ? 1 : rows, values + i * part, &own));
+    *dtype = i ? ops_promote(*dtype, own) : own; /* as stacking them promotes */
+  }
+  return TERN_OK;
+}
+
+static tern_status bind_rows(binder *b, const char *pattern, weight_place at, const char *suffix, int64_t n,
+                             int64_t rows, bool plus_one, weight_vector *out)
+{
+  float *values = mem_array((size_t)n, sizeof *values);
+  ops_dtype dtype = DT_F32;
+  int missing = b->missing;
+  if (!values)
+    return err_nomem(b->err, pattern);
+  tern_status status = load_parts(b, pattern, at, suffix, n, rows, values, &dtype);
+  for (int64_t i = 0; plus_one && i < n; i++)
+    values[i] = ops_round(dtype, 1.0f + values[i]);
+  if (status == TERN_OK && missing == b->missing)
+    status = keep_vector(b, values, n, dtype, out);
+  mem_free(values);
+  return status;
+}
+
+static tern_status bind_vector(binder *b, const char *pattern, weight_place at, const char *suffix, int64_t n,
+                               weight_vector *out)
+{
+  return bind_rows(b, pattern, at, suffix, n, 1, false, out);
+}
+
+static weight_vector part_of(const weight_vector *v, int64_t first)
+{
+  weight_vector part = {.dtype = v->dtype, .borrowed = true};
+  if (v->values)
+    part.values = v->values + first;
+  return part;
+}
+
+static tern_status bind_norm(binder *b, arch_norm kind, const char *pattern, weight_place at, int64_t n,
+                             weight_vector *w, weight_vector *bias)
+{
+  bool bare = kind == NORM_RMS_BARE || kind == NORM_LAYER_BARE,
+       layer = kind == NORM_LAYER || kind == NORM_LAYER_PLUS_ONE;
+  if (bare || !pattern)
+    return TERN_OK;
+  TRY(bind_rows(b, pattern, at, ".weight", n, 1, kind == NORM_RMS_PLUS_ONE || kind == NORM_LAYER_PLUS_ONE, w));
+  if (layer && bias && b->config->norm_bias)
+    return bind_vector(b, pattern, at, ".bias", n, bias);
   return TERN_OK;
 }
 
@@ -144,155 +168,307 @@ static tern_status bind_quantised(binder *b, const st_tensor *weight, const st_t
   return TERN_OK;
 }
 
-static tern_status bind_matrix(binder *b, const char *pattern, int layer, int64_t n, int64_t k, ops_weight *out)
+/* [k, n] in the file, [n, k] in memory of its own. */
+static tern_status turn(binder *b, const st_tensor *t, ops_weight *w)
 {
-  char path[256], name[256];
-  const st_tensor *weight = find(b, pattern, layer, ".weight");
-  if (!weight) {
-    note_missing(b, expand(pattern, layer, ".weight", name));
-    return TERN_OK;
-  }
-  const st_tensor *scales = find(b, pattern, layer, ".scales"), *biases = find(b, pattern, layer, ".biases");
-  bool quantised;
-  quant_params p;
-  TRY(quant_find(b->quant, expand(pattern, layer, "", path), NULL, scales != NULL, &quantised, &p, b->err));
-  if (quantised)
-    return bind_quantised(b, weight, scales, biases, p, n, k, out);
-  if (biases)
-    return err_set(b->err, TERN_E_FORMAT, "%s: tensor %s: has no .scales beside it", ckpt_file(b->c, biases),
-                   biases->name);
-  if (!is_float(weight->dtype))
-    return wrong_dtype(b, weight);
-  if (weight->rank != 2 || weight->shape[0] != n || weight->shape[1] != k)
-    return wrong_shape(b, weight, n, k);
-  ops_dtype stored = float_dtype(weight->dtype);
+  size_t size = w->stored == DT_F32 ? 4 : 2, bytes;
+  if (__builtin_mul_overflow((size_t)w->n * size, (size_t)w->k, &bytes))
+    return err_nomem(b->err, t->name);
+  uint8_t *data = mem_alloc(bytes);
+  if (!data)
+    return err_nomem(b->err, t->name);
+  for (int64_t n = 0; n < w->n; n++)
+    for (int64_t k = 0; k < w->k; k++)
+      memcpy(data + (size_t)(n * w->k + k) * size, t->data + (size_t)(k * w->n + n) * size, size);
+  w->data = data;
+  w->hold = HOLD_OWNED;
+  b->out->owned_bytes += bytes;
+  return TERN_OK;
+}
+
+static tern_status bind_dense(binder *b, const weight_found *f, int64_t n, int64_t k, ops_weight *out)
+{
+  const st_tensor *t = f->tensor;
+  int64_t rows = f->transposed ? k : n, columns = f->transposed ? n : k;
+  if (!is_float(t->dtype))
+    return wrong_dtype(b, t);
+  if (t->rank != 2 || t->shape[0] != rows || t->shape[1] != columns)
+    return wrong_shape(b, t, rows, columns);
+  ops_dtype stored = float_dtype(t->dtype);
   *out = (ops_weight){
-      .name = weight->name,
+      .name = t->name,
       .stored = stored,
       .dtype = b->native ? stored : DT_F32,
       .n = n,
       .k = k,
-      .data = weight->data,
+      .data = t->data,
   };
+  return f->transposed ? turn(b, t, out) : TERN_OK;
+}
+
+/* A module's path from the name of its weight; NULL for no name. */
+static const char *module_of(const char *weight, char out[NAME_BYTES])
+{
+  size_t n = strlen(weight), end = strlen(".weight");
+  if (n <= end)
+    return NULL;
+  memcpy(out, weight, n - end);
+  out[n - end] = '\0';
+  return out;
+}
+
+static tern_status bind_matrix(binder *b, const char *pattern, weight_place at, int64_t n, int64_t k, ops_weight *out)
+{
+  weight_found weight = weights_find(b, pattern, at, ".weight");
+  if (!weight.tensor) {
+    weights_note_missing(b, weight.path);
+    return TERN_OK;
+  }
+  weight_found scales = weights_find(b, pattern, at, ".scales"), biases = weights_find(b, pattern, at, ".biases");
+  bool quantised;
+  quant_params p;
+  char path[NAME_BYTES], other[NAME_BYTES];
+  TRY(quant_find(b->quant, module_of(weight.path, path), module_of(weight.other, other), scales.tensor != NULL,
+                 &quantised, &p, b->err));
+  if (quantised && weight.transposed)
+    return err_set(b->err, TERN_E_UNSUPPORTED,
+                   "%s: tensor %s: quantised, but of a release that stores matrices the "
+                   "other way around",
+                   ckpt_file(b->c, weight.tensor), weight.tensor->name);
+  if (quantised)
+    return bind_quantised(b, weight.tensor, scales.tensor, biases.tensor, p, n, k, out);
+  if (biases.tensor)
+    return err_set(b->err, TERN_E_FORMAT, "%s: tensor %s: has no .scales beside it", ckpt_file(b->c, biases.tensor),
+                   biases.tensor->name);
+  return bind_dense(b, &weight, n, k, out);
+}
+
+/* Packed ternary codes and the scale of the whole matrix. */
+static tern_status bind_ternary(binder *b, const char *pattern, weight_place at, int64_t n, int64_t k, ops_weight *out)
+{
+  weight_found weight = weights_find(b, pattern, at, ".weight"), scale = weights_find(b, pattern, at, ".weight_scale");
+  if (!weight.tensor || !scale.tensor) {
+    weights_note_missing(b, weight.tensor ? scale.path : weight.path);
+    return TERN_OK;
+  }
+  const st_tensor *t = weight.tensor;
+  float factor = 1;
+  ops_dtype dtype = DT_F32;
+  if (t->dtype != ST_U8)
+    return err_set(b->err, TERN_E_FORMAT, "%s: tensor %s: is %s, but ternary weights are U8", ckpt_file(b->c, t),
+                   t->name, st_dtype_name(t->dtype));
+  if (t->rank != 2 || t->shape[0] != (n + 3) / 4 || t->shape[1] != k)
+    return wrong_shape(b, t, (n + 3) / 4, k);
+  TRY(load_vector(b, scale.tensor, 1, 1, &factor, &dtype));
+  *out = (ops_weight){.name = t->name,
+                      .quant = Q_TERNARY,
+                      .bits = 2,
+                      .stored = dtype,
+                      .dtype = dtype,
+                      .n = n,
+                      .k = k,
+                      .data = t->data,
+                      .factor = factor};
   return TERN_OK;
 }
 
-/* ---- the model ---- */
-
-static bool wants_bias(const binder *b, arch_bias rule)
-{
-  switch (rule) {
-  case BIAS_ALWAYS:
-    return true;
-  case BIAS_ATTENTION_KEY:
-    return b->config->attention_bias;
-  case BIAS_MLP_KEY:
-    return b->config->mlp_bias;
-  default:
-    return false;
-  }
-}
-
-static tern_status bind_linear(binder *b, const char *pattern, int layer, int64_t n, int64_t k, arch_bias rule,
+static tern_status bind_linear(binder *b, const char *pattern, int layer, int64_t n, int64_t k, bool has_bias,
                                ops_weight *w, weight_vector *bias)
 {
-  TRY(bind_matrix(b, pattern, layer, n, k, w));
-  if (wants_bias(b, rule))
-    TRY(bind_vector(b, pattern, layer, ".bias", n, false, bias));
+  weight_place at = {.layer = layer};
+  TRY(b->config->arch->ternary ? bind_ternary(b, pattern, at, n, k, w) : bind_matrix(b, pattern, at, n, k, w));
+  return has_bias ? bind_vector(b, pattern, at, ".bias", n, bias) : TERN_OK;
+}
+
+/* Rows [first, first + n) of w, in place. */
+static ops_weight rows_of(const ops_weight *w, int64_t first, int64_t n)
+{
+  ops_weight part = *w;
+  int64_t float_bytes = w->stored == DT_F32 ? 4 : 2;
+  int64_t scale_bytes = w->quant == Q_AFFINE ? float_bytes : 1;
+  int64_t row = w->quant == Q_NONE ? w->k * float_bytes : w->k * w->bits / 8;
+  int64_t groups = w->quant == Q_NONE ? 0 : w->k / w->group;
+  part.n = n;
+  part.hold = HOLD_VIEW;
+  if (!w->data)
+    return part; /* missing, and noted */
+  part.data += first * row;
+  if (part.scales)
+    part.scales += first * groups * scale_bytes;
+  if (part.biases)
+    part.biases += first * groups * scale_bytes;
+  return part;
+}
+
+/* ---- the halves of a layer ---- */
+
+static tern_status bind_qk_norms(binder *b, int i, layer_weights *l)
+{
+  const model_config *c = b->config;
+  const arch *a = c->arch;
+  const arch_names *names = a->names;
+  const layer_config *own = &c->layer[i];
+  weight_place at = {.layer = i};
+  int64_t q = (int64_t)own->heads * c->head_dim, k = (int64_t)own->kv_heads * c->head_dim;
+  if (!c->qk_norm || a->qk_norm == QK_NONE)
+    return TERN_OK;
+  if (a->qk_norm == QK_HEAD_LAYER) {
+    TRY(bind_rows(b, names->q_norm, at, ".weight", q, own->heads, false, &l->q_norm));
+    return bind_rows(b, names->k_norm, at, ".weight", k, own->kv_heads, false, &l->k_norm);
+  }
+  bool wide = a->qk_norm == QK_WIDE;
+  TRY(bind_norm(b, a->qk_kind, names->q_norm, at, wide ? q : c->head_dim, &l->q_norm, NULL));
+  return bind_norm(b, a->qk_kind, names->k_norm, at, wide ? k : c->head_dim, &l->k_norm, NULL);
+}
+
+static tern_status bind_projections(binder *b, int i, layer_weights *l)
+{
+  const model_config *c = b->config;
+  const arch_names *names = c->arch->names;
+  int64_t q = (int64_t)c->layer[i].heads * c->head_dim, kv = (int64_t)c->layer[i].kv_heads * c->head_dim;
+  if (c->arch->pack == PACK_SEPARATE) {
+    TRY(bind_linear(b, names->q, i, q, c->width, c->bias_qkv, &l->q, &l->q_bias));
+    TRY(bind_linear(b, names->k, i, kv, c->width, c->bias_qkv, &l->k, &l->k_bias));
+    return bind_linear(b, names->v, i, kv, c->width, c->bias_qkv, &l->v, &l->v_bias);
+  }
+  TRY(bind_linear(b, names->qkv, i, q + 2 * kv, c->width, c->bias_qkv, &l->qkv, &l->qkv_bias));
+  if (c->arch->pack == PACK_QKV) {
+    l->q = rows_of(&l->qkv, 0, q);
+    l->k = rows_of(&l->qkv, q, kv);
+    l->v = rows_of(&l->qkv, q + kv, kv);
+    l->q_bias = part_of(&l->qkv_bias, 0);
+    l->k_bias = part_of(&l->qkv_bias, q);
+    l->v_bias = part_of(&l->qkv_bias, q + kv);
+  }
   return TERN_OK;
+}
+
+static tern_status bind_attention(binder *b, int i, layer_weights *l)
+{
+  const model_config *c = b->config;
+  const arch_names *names = c->arch->names;
+  int64_t q = (int64_t)c->layer[i].heads * c->head_dim;
+  if (c->layer[i].attention == PART_NONE)
+    return TERN_OK;
+  if (c->layer[i].attention == PART_LINEAR)
+    return bind_linear(b, names->attention_linear, i, c->width, c->width, c->bias_o, &l->o, &l->o_bias);
+  TRY(bind_projections(b, i, l));
+  TRY(bind_qk_norms(b, i, l));
+  TRY(bind_norm(b, NORM_RMS, names->attention_norm, (weight_place){.layer = i}, q, &l->attention_norm, NULL));
+  return bind_linear(b, names->o, i, c->width, q, c->bias_o, &l->o, &l->o_bias);
+}
+
+/* softplus as the reference composes it: log(exp(x) + exp(0)). */
+static float softplus(ops_dtype type, float x)
+{
+  float most = x > 0 ? x : 0, least = x > 0 ? 0 : x;
+  float e = ops_round(type, math_exp(ops_round(type, least - most)));
+  return ops_round(type, most + ops_round(type, math_log1p(e)));
+}
+
+static tern_status bind_xielu(binder *b, int i, layer_weights *l)
+{
+  static const char *const suffixes[4] = {".alpha_p", ".alpha_n", ".beta", ".eps"};
+  float p[4] = {0};
+  ops_dtype types[4] = {DT_F32, DT_F32, DT_F32, DT_F32};
+  for (int n = 0; n < 4; n++) {
+    weight_found f = weights_find(b, b->config->arch->names->act, (weight_place){.layer = i}, suffixes[n]);
+    if (!f.tensor)
+      weights_note_missing(b, f.path);
+    else
+      TRY(load_vector(b, f.tensor, 1, 1, &p[n], &types[n]));
+    if (n && types[n] != types[0])
+      return err_set(b->err, TERN_E_UNSUPPORTED, "weights: %s: its four parameters differ in type", f.path);
+  }
+  l->act_dtype = types[0];
+  l->act[0] = softplus(types[0], p[0]);
+  l->act[1] = ops_round(types[0], p[2] + softplus(types[0], p[1]));
+  l->act[2] = p[2];
+  l->act[3] = p[3];
+  return TERN_OK;
+}
+
+static tern_status bind_mlp(binder *b, int i, layer_weights *l)
+{
+  const model_config *c = b->config;
+  const arch_names *names = c->arch->names;
+  int64_t ffn = c->layer[i].ffn;
+  bool bias = c->bias_mlp;
+  if (c->layer[i].mlp == PART_NONE)
+    return TERN_OK;
+  if (c->layer[i].mlp == PART_LINEAR)
+    return bind_linear(b, names->mlp_linear, i, c->width, c->width, bias, &l->down, &l->down_bias);
+  if (names->gate_up)
+    TRY(bind_linear(b, names->gate_up, i, 2 * ffn, c->width, bias, &l->gate_up, &l->gate_up_bias));
+  switch (c->arch->mlp) {
+  case MLP_GATED:
+    TRY(bind_linear(b, names->gate, i, ffn, c->width, bias, &l->gate, &l->gate_bias));
+    TRY(bind_linear(b, names->up, i, ffn, c->width, bias, &l->up, &l->up_bias));
+    break;
+  case MLP_PLAIN:
+    TRY(bind_linear(b, names->up, i, ffn, c->width, bias, &l->up, &l->up_bias));
+    break;
+  case MLP_FUSED:
+  case MLP_FUSED_UP: {
+    int64_t gate = c->arch->mlp == MLP_FUSED ? 0 : ffn;
+    l->gate = rows_of(&l->gate_up, gate, ffn);
+    l->up = rows_of(&l->gate_up, ffn - gate, ffn);
+    l->gate_bias = part_of(&l->gate_up_bias, gate);
+    l->up_bias = part_of(&l->gate_up_bias, ffn - gate);
+    break;
+  }
+  case MLP_INTERLEAVED:
+    break;
+  }
+  if (names->act)
+    TRY(bind_xielu(b, i, l));
+  TRY(bind_norm(b, NORM_RMS, names->mlp_norm, (weight_place){.layer = i}, ffn, &l->mlp_norm, NULL));
+  return bind_linear(b, names->down, i, c->width, ffn, bias, &l->down, &l->down_bias);
+}
+
+/* Whether the block has norm n, and the half that it belongs to is there. */
+static bool norm_is_there(const model_config *c, int i, int n)
+{
+  arch_block block = model_config_block(c);
+  bool shared = block == BLOCK_PARALLEL || block == BLOCK_FORKED;
+  int half = block == BLOCK_SANDWICH ? n / 2 : n;
+  if (half > 1 || (shared && n > 0))
+    return false;
+  return (half ? c->layer[i].mlp : c->layer[i].attention) != PART_NONE;
 }
 
 static tern_status bind_layer(binder *b, int i, layer_weights *l)
 {
   const model_config *c = b->config;
-  const arch *a = c->arch;
-  const arch_names *names = a->names;
-  int64_t q = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim;
-  bool plus_one = a->norm == NORM_RMS_PLUS_ONE;
   for (int n = 0; n < 4; n++)
-    if (names->norm[n])
-      TRY(bind_vector(b, names->norm[n], i, ".weight", c->width, plus_one, &l->norm[n]));
-  if (a->qk_norm) {
-    TRY(bind_vector(b, names->q_norm, i, ".weight", c->head_dim, plus_one, &l->q_norm));
-    TRY(bind_vector(b, names->k_norm, i, ".weight", c->head_dim, plus_one, &l->k_norm));
-  }
-  TRY(bind_linear(b, names->q, i, q, c->width, a->bias_qkv, &l->q, &l->q_bias));
-  TRY(bind_linear(b, names->k, i, kv, c->width, a->bias_qkv, &l->k, &l->k_bias));
-  TRY(bind_linear(b, names->v, i, kv, c->width, a->bias_qkv, &l->v, &l->v_bias));
-  TRY(bind_linear(b, names->o, i, c->width, q, a->bias_o, &l->o, &l->o_bias));
-  TRY(bind_linear(b, names->gate, i, c->ffn, c->width, a->bias_mlp, &l->gate, &l->gate_bias));
-  TRY(bind_linear(b, names->up, i, c->ffn, c->width, a->bias_mlp, &l->up, &l->up_bias));
-  return bind_linear(b, names->down, i, c->width, c->ffn, a->bias_mlp, &l->down, &l->down_bias);
+    if (norm_is_there(c, i, n))
+      TRY(bind_norm(b, c->arch->norm, c->arch->names->norm[n], (weight_place){.layer = i}, c->width, &l->norm[n],
+                    &l->norm_bias[n]));
+  TRY(bind_attention(b, i, l));
+  return bind_mlp(b, i, l);
 }
+
+/* ---- the model ---- */
 
 static tern_status bind_head(binder *b)
 {
   const model_config *c = b->config;
+  const arch *a = c->arch;
   model_weights *w = b->out;
-  char name[256];
   w->tied = c->tied;
-  if (c->arch->head == HEAD_BY_ABSENCE)
-    w->tied = ckpt_find(b->c, expand(c->arch->names->head, 0, ".weight", name)) == NULL;
+  if (a->head == HEAD_BY_ABSENCE)
+    w->tied = !weights_have(b, a->names->head, nowhere, ".weight");
   if (w->tied)
     return TERN_OK;
-  return bind_matrix(b, c->arch->names->head, 0, c->vocab, c->width, &w->head);
+  if (a->head == HEAD_OR_EMBED && !weights_have(b, a->names->head, nowhere, ".weight"))
+    return TERN_OK; /* bind_all copies the embedding's handle */
+  TRY(bind_matrix(b, a->names->head, nowhere, c->vocab, c->width, &w->head));
+  return c->bias_head ? bind_vector(b, a->names->head, nowhere, ".bias", c->vocab, &w->head_bias) : TERN_OK;
 }
-
-/* ---- the audit ---- */
-
-static bool drop_matches(const arch_drop *d, const char *name, bool tied)
-{
-  if (d->when == DROP_IF_TIED && !tied)
-    return false;
-  return d->exact ? strcmp(d->pattern, name) == 0 : strstr(name, d->pattern) != NULL;
-}
-
-static tern_status audit(binder *b)
-{
-  const arch *a = b->config->arch;
-  if (b->missing) {
-    if (b->missing > FAULTS_NAMED)
-      buf_addf(&b->missing_names, " and %d more", b->missing - FAULTS_NAMED);
-    return err_set(b->err, TERN_E_FORMAT, "weights: %d tensor%s that %s needs %s not in the checkpoint: %s", b->missing,
-                   b->missing > 1 ? "s" : "", a->name, b->missing > 1 ? "are" : "is",
-                   b->missing_names.data ? b->missing_names.data : "");
-  }
-  buf left = {0};
-  int count = 0;
-  for (size_t i = 0; i < ckpt_count(b->c); i++) {
-    const st_tensor *t = ckpt_at(b->c, i);
-    if (ckpt_marked(b->c, t))
-      continue;
-    bool dropped = false;
-    for (int d = 0; d < ARCH_MAX_DROPS && a->drops[d].pattern && !dropped; d++) {
-      dropped = drop_matches(&a->drops[d], t->name, b->out->tied);
-      b->out->drop_matches[d] += dropped;
-    }
-    if (!dropped && count++ < FAULTS_NAMED)
-      buf_addf(&left, "%s%s", count > 1 ? ", " : "", t->name);
-  }
-  tern_status status = TERN_OK;
-  if (count) {
-    if (count > FAULTS_NAMED)
-      buf_addf(&left, " and %d more", count - FAULTS_NAMED);
-    status = err_set(b->err, TERN_E_FORMAT, "weights: %d tensor%s in the checkpoint %s no part of %s: %s", count,
-                     count > 1 ? "s" : "", count > 1 ? "have" : "has", a->name, left.data ? left.data : "");
-  }
-  buf_free(&left);
-  if (status != TERN_OK)
-    return status;
-  size_t cursor = 0;
-  const char *unused = quant_unused(b->quant, &cursor);
-  if (unused)
-    return err_set(b->err, TERN_E_FORMAT, "config.json: quantization: %s: no such module in %s", unused, a->name);
-  return TERN_OK;
-}
-
-/* ---- prepared layouts ---- */
 
 static tern_status prepare(binder *b, ops_weight *w)
 {
-  if (!b->cx->backend->prepare)
+  if (!b->cx->backend->prepare || !w->data)
     return TERN_OK;
   size_t bytes = 0;
   TRY(b->cx->backend->prepare(b->cx, w, &bytes, b->err));
@@ -300,14 +476,24 @@ static tern_status prepare(binder *b, ops_weight *w)
   return TERN_OK;
 }
 
+/* The matrices that products use, views before what they are views of. */
+enum { LAYER_MATRICES = 9 };
+static void list_matrices(layer_weights *l, ops_weight *out[LAYER_MATRICES])
+{
+  ops_weight *all[LAYER_MATRICES] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->qkv, &l->gate_up};
+  memcpy(out, all, sizeof all);
+}
+
 static tern_status prepare_all(binder *b)
 {
   model_weights *w = b->out;
   for (int i = 0; i < b->config->layers; i++) {
+    ops_weight *all[LAYER_MATRICES];
     layer_weights *l = &w->layers[i];
-    ops_weight *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
-      TRY(prepare(b, all[n]));
+    list_matrices(l, all);
+    for (int n = 0; n < LAYER_MATRICES; n++)
+      if (!(all[n] == &l->qkv && l->q.data) && !(all[n] == &l->gate_up && l->gate.data))
+        TRY(prepare(b, all[n]));
   }
   return prepare(b, &w->head);
 }
@@ -315,15 +501,17 @@ static tern_status prepare_all(binder *b)
 static tern_status bind_all(binder *b)
 {
   const model_config *c = b->config;
+  const arch_names *names = c->arch->names;
   model_weights *w = b->out;
-  TRY(bind_matrix(b, c->arch->names->embed, 0, c->vocab, c->width, &w->embed));
+  TRY(bind_matrix(b, names->embed, nowhere, c->vocab, c->width, &w->embed));
+  if (names->positions)
+    TRY(bind_matrix(b, names->positions, nowhere, c->max_positions, c->width, &w->positions));
   TRY(bind_head(b));
-  TRY(bind_vector(b, c->arch->names->final_norm, 0, ".weight", c->width, c->arch->norm == NORM_RMS_PLUS_ONE,
-                  &w->final_norm));
+  TRY(bind_norm(b, c->arch->norm, names->final_norm, nowhere, c->width, &w->final_norm, &w->final_norm_bias));
   for (int i = 0; i < c->layers; i++)
     TRY(bind_layer(b, i, &w->layers[i]));
-  TRY(audit(b));
-  if (w->tied)
+  TRY(weights_audit(b));
+  if (!w->head.data)
     w->head = w->embed;
   return b->prepare ? prepare_all(b) : TERN_OK;
 }
@@ -351,7 +539,7 @@ tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const 
 
 static void release_vector(ops_context *cx, weight_vector *v)
 {
-  if (v->values)
+  if (v->values && !v->borrowed)
     cx->backend->release(cx, v->values);
 }
 
@@ -359,22 +547,34 @@ static void discard(ops_context *cx, ops_weight *w)
 {
   if (w->packed)
     cx->backend->discard(cx, w);
+  if (w->hold == HOLD_OWNED)
+    mem_free((void *)(uintptr_t)w->data);
+}
+
+static void release_layer(ops_context *cx, layer_weights *l)
+{
+  weight_vector *vectors[] = {&l->q_norm,       &l->k_norm,  &l->attention_norm, &l->mlp_norm, &l->qkv_bias,
+                              &l->gate_up_bias, &l->q_bias,  &l->k_bias,         &l->v_bias,   &l->o_bias,
+                              &l->gate_bias,    &l->up_bias, &l->down_bias};
+  ops_weight *matrices[LAYER_MATRICES];
+  list_matrices(l, matrices);
+  for (int n = 0; n < 4; n++) {
+    release_vector(cx, &l->norm[n]);
+    release_vector(cx, &l->norm_bias[n]);
+  }
+  for (size_t n = 0; n < sizeof vectors / sizeof *vectors; n++)
+    release_vector(cx, vectors[n]);
+  for (int n = 0; n < LAYER_MATRICES; n++)
+    discard(cx, matrices[n]);
 }
 
 void weights_release(ops_context *cx, const model_config *config, model_weights *w)
 {
-  for (int i = 0; w->layers && i < config->layers; i++) {
-    layer_weights *l = &w->layers[i];
-    weight_vector *vectors[] = {&l->norm[0],   &l->norm[1], &l->norm[2],  &l->norm[3], &l->q_norm,
-                                &l->k_norm,    &l->q_bias,  &l->k_bias,   &l->v_bias,  &l->o_bias,
-                                &l->gate_bias, &l->up_bias, &l->down_bias};
-    ops_weight *matrices[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    for (size_t n = 0; n < sizeof vectors / sizeof *vectors; n++)
-      release_vector(cx, vectors[n]);
-    for (size_t n = 0; n < sizeof matrices / sizeof *matrices; n++)
-      discard(cx, matrices[n]);
-  }
+  for (int i = 0; w->layers && i < config->layers; i++)
+    release_layer(cx, &w->layers[i]);
   release_vector(cx, &w->final_norm);
+  release_vector(cx, &w->final_norm_bias);
+  release_vector(cx, &w->head_bias);
   discard(cx, &w->head);
   mem_free(w->layers);
   *w = (model_weights){0};

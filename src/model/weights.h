@@ -11,25 +11,40 @@
 #include "model/arch.h"
 #include "ops/ops.h"
 
-/* A small vector (norm, bias) as floats, OWNED. `dtype` as arithmetic sees it. */
+/* A small vector (norm, bias) as floats. `dtype` as arithmetic sees it. */
 typedef struct weight_vector {
   float *values; /* backend memory; NULL: absent */
   ops_dtype dtype;
+  bool borrowed; /* a part of another vector's memory */
 } weight_vector;
 
+/* One layer. Where a release fuses matrices whose rows follow each other, q, k, v, gate and up are views of the fused
+ * one; where rows alternate, they stay empty and the plan takes the product apart. A half that is one matrix
+ * (PART_LINEAR) has it in o or down. */
 typedef struct layer_weights {
-  weight_vector norm[4], q_norm, k_norm;
+  weight_vector norm[4], norm_bias[4], q_norm, k_norm, attention_norm, mlp_norm;
+  ops_weight qkv, gate_up;
   ops_weight q, k, v, o, gate, up, down;
+  weight_vector qkv_bias, gate_up_bias;
   weight_vector q_bias, k_bias, v_bias, o_bias, gate_bias, up_bias, down_bias;
+  float act[4]; /* ACT_XIELU: as struct op_act wants them */
+  ops_dtype act_dtype;
 } layer_weights;
+
+typedef struct weight_drop { /* a drop rule and how many tensors it matched */
+  const arch_drop *rule;
+  size_t matched;
+} weight_drop;
 
 typedef struct model_weights {
   ops_weight embed, head; /* head: a copy of embed's handle where tied */
-  weight_vector final_norm;
-  bool tied;
+  ops_weight positions;   /* data NULL: none */
+  weight_vector final_norm, final_norm_bias, head_bias;
+  bool tied;             /* the head is the embedding, by right */
   layer_weights *layers; /* [layers] */
-  size_t owned_bytes;    /* of vectors and packed layouts */
-  size_t drop_matches[ARCH_MAX_DROPS];
+  size_t owned_bytes;    /* of vectors, turned matrices and packed layouts */
+  weight_drop drops[2 * ARCH_MAX_DROPS];
+  size_t n_drops;
 } model_weights;
 
 /* `native`: halves stay halves in arithmetic. `prepare`: let the backend make its packed layouts (false: handles only,

@@ -33,7 +33,7 @@ static inline ops_dtype ops_promote(ops_dtype a, ops_dtype b)
   return a == b ? a : DT_F32;
 }
 
-typedef enum ops_quant { Q_NONE, Q_AFFINE, Q_MXFP4, Q_MXFP8, Q_NVFP4 } ops_quant;
+typedef enum ops_quant { Q_NONE, Q_AFFINE, Q_MXFP4, Q_MXFP8, Q_NVFP4, Q_TERNARY } ops_quant;
 
 /* How a weight is held. */
 typedef enum ops_hold {
@@ -47,6 +47,8 @@ typedef enum ops_hold {
  *   Q_NONE    data [N, K] of `dtype`
  *   Q_AFFINE  data [N, K*bits/32] little-endian words, a bit stream a row; scales, biases [N, K/group] of `dtype`
  *   Q_MXFP4/8, Q_NVFP4  data as above; scales [N, K/group] bytes; no biases; dtype is DT_F32 and means nothing
+ *   Q_TERNARY data [ceil(N/4), K] bytes: row n is bit pair n / ceil(N/4) of byte row n % ceil(N/4), code - 1 its value;
+ *             `factor` multiplies the sum; `dtype` is the type of the product
  * In numerics exact, half scales and biases count as float32 (they widen exactly); `stored` tells what lies in memory.
  */
 typedef struct ops_weight {
@@ -58,6 +60,7 @@ typedef struct ops_weight {
   ops_dtype dtype;  /* the same, as arithmetic sees it */
   int64_t n, k;
   const uint8_t *data, *scales, *biases;
+  float factor; /* Q_TERNARY */
   void *packed; /* the backend's own layout of the same values, made by prepare; NULL: none */
 } ops_weight;
 
@@ -113,7 +116,8 @@ typedef enum op_kind {
 struct op_embed { /* out [T, D] */
   float *out;
   const ops_weight *table;
-  float scale; /* 1: none. Already rounded as the model rounds it */
+  const ops_weight *positions; /* [P, D], its row at the token's position is added; NULL: none */
+  float scale;                 /* 1: none. Already rounded as the model rounds it */
   ops_dtype type;
 };
 
@@ -127,6 +131,19 @@ struct op_rms_norm { /* x, y [T, count * width], strides in floats a token; y ma
   ops_dtype type;
 };
 
+struct op_layer_norm { /* as op_rms_norm, but around the mean */
+  const float *x;
+  float *y;
+  const float *w; /* [width], or [count * width] where `own` says that each group has its own; or NULL */
+  const float *b; /* [width] or NULL */
+  bool own;
+  int count, width;
+  int64_t x_stride, y_stride;
+  float eps;
+  ops_dtype normed; /* what (x - mean) / deviation is rounded to before it meets w */
+  ops_dtype type;
+};
+
 struct op_linear { /* x [T, K]; y[i] [T, N_i] */
   const float *x;
   int outputs; /* 1..3 */
@@ -134,8 +151,17 @@ struct op_linear { /* x [T, K]; y[i] [T, N_i] */
   const float *bias[3]; /* [N_i] or NULL */
   float *y[3];
   const float *residual; /* [T, N_0] or NULL: y[0] = residual + (x W^T + bias); may be y[0] */
-  ops_dtype type[3];     /* of each product; the sum with the residual is rounded to residual_type */
+  ops_dtype product[3];  /* of each sum; differs from `type` where a quantised matrix meets a bias of a wider type */
+  ops_dtype type[3];     /* of y[i]; the sum with the residual is rounded to residual_type */
   ops_dtype residual_type;
+};
+
+struct op_regroup { /* x [T, x_width] -> y [T, n * width]: group i of y is group from[i] of x */
+  const float *x;
+  float *y;
+  const int32_t *from; /* [n] */
+  int n, width;
+  int64_t x_width;
 };
 
 struct op_rope { /* q [T, H, E], k [T, G, E], in place */
@@ -146,6 +172,19 @@ struct op_rope { /* q [T, H, E], k [T, G, E], in place */
   float position_scale; /* positions are multiplied by it first */
   float mscale;         /* 1: none. Multiplies the rotated values of q and k before the rotation */
   bool traditional;     /* pairs (2i, 2i+1), else (i, i + dims/2) */
+  /* A base that grows with the length, 0: none. Where length = heads + position (the reference takes the wrong axis for
+   * the length, and its bits are the promise) exceeds ntk_from, the frequencies are those of
+   * ntk_base * (position_scale * length / ntk_from - (position_scale - 1)) ^ (dims / (dims - 2)). */
+  int ntk_from;
+  double ntk_base, ntk_scale; /* ntk_scale: position_scale as a double */
+  ops_dtype type;
+};
+
+struct op_temperature { /* q [T, width], in place: q *= 1 + beta ln(1 + floor(position / span)) */
+  float *q;
+  int width, span;
+  float beta;
+  ops_dtype factor_type; /* what the factor is rounded to first */
   ops_dtype type;
 };
 
@@ -159,17 +198,58 @@ struct op_attention { /* q [T, H, key_dim], out [T, H, value_dim] */
   float *out;
   int slot, heads, kv_heads, key_dim, value_dim;
   float scale;
+  float softcap;    /* 0: none. Scores become softcap * tanh(score / softcap) */
   int window, keep; /* window 0: all keys. See ops/visible.h */
-  ops_dtype type;
+  bool by_time;     /* keys of a window are summed by time in steps too (a window without a ring) */
+  /* Per-head block-sparse, 0: dense. Head h sees key block j from query block i where i - j < sparse_local or
+   * (j + h + 1) % sparse_stride == 0. */
+  int sparse_block, sparse_local, sparse_stride;
+  ops_dtype type;     /* of the arithmetic */
+  ops_dtype out_type; /* what the result is rounded to */
 };
 
-typedef enum ops_act { ACT_SILU, ACT_GELU_TANH } ops_act;
+typedef enum ops_act {
+  ACT_SILU,
+  ACT_GELU_TANH, /* the tanh form */
+  ACT_GELU,      /* with erf */
+  ACT_RELU,
+  ACT_RELU2, /* max(x, 0)^2 */
+  ACT_XIELU, /* op_act alone */
+  ACT_GEGELU /* op_glu alone: gate clipped above at limit, up to +-limit; gate sigmoid(1.702 gate) (up + 1) */
+} ops_act;
+
+struct op_act { /* x, y [T, F]; y may be x */
+  const float *x;
+  float *y;
+  int width;
+  ops_act act;
+  float params[4]; /* ACT_XIELU: softplus(alpha_p), beta + softplus(alpha_n), beta, eps */
+  ops_dtype type;
+};
 
 struct op_glu { /* gate, up, y [T, F]; y may be either */
   const float *gate, *up;
   float *y;
   int width;
   ops_act act;
+  float limit; /* ACT_GEGELU */
+  ops_dtype type;
+};
+
+struct op_scale { /* x, y [T, width]; y may be x: y = x * factor, or x / factor */
+  const float *x;
+  float *y;
+  int width;
+  float factor; /* already rounded to type */
+  bool divide;
+  ops_dtype type;
+};
+
+struct op_softcap { /* x, y [T, width]; y may be x: y = cap * tanh(x / cap) */
+  const float *x;
+  float *y;
+  int width;
+  float cap;
   ops_dtype type;
 };
 

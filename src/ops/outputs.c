@@ -20,6 +20,13 @@ static int rms_norm_outputs(const struct op_rms_norm *a, op_output *out)
   return 1;
 }
 
+static int layer_norm_outputs(const struct op_layer_norm *a, op_output *out)
+{
+  out[0] = dense("y", a->y, a->count * a->width);
+  out[0].stride = a->y_stride;
+  return 1;
+}
+
 static int linear_outputs(const struct op_linear *a, op_output *out)
 {
   static const char *const names[3] = {"y[0]", "y[1]", "y[2]"};
@@ -30,11 +37,23 @@ static int linear_outputs(const struct op_linear *a, op_output *out)
   return a->outputs;
 }
 
+static int regroup_outputs(const struct op_regroup *a, op_output *out)
+{
+  out[0] = dense("y", a->y, a->n * a->width);
+  return 1;
+}
+
 static int rope_outputs(const struct op_rope *a, op_output *out)
 {
   out[0] = dense("q", a->q, a->q_heads * a->head_dim);
   out[1] = dense("k", a->k, a->k_heads * a->head_dim);
   return 2;
+}
+
+static int temperature_outputs(const struct op_temperature *a, op_output *out)
+{
+  out[0] = dense("q", a->q, a->width);
+  return 1;
 }
 
 static int kv_append_outputs(const struct op_kv_append *a, op_output *out)
@@ -50,7 +69,25 @@ static int attention_outputs(const struct op_attention *a, op_output *out)
   return 1;
 }
 
+static int act_outputs(const struct op_act *a, op_output *out)
+{
+  out[0] = dense("y", a->y, a->width);
+  return 1;
+}
+
 static int glu_outputs(const struct op_glu *a, op_output *out)
+{
+  out[0] = dense("y", a->y, a->width);
+  return 1;
+}
+
+static int scale_outputs(const struct op_scale *a, op_output *out)
+{
+  out[0] = dense("y", a->y, a->width);
+  return 1;
+}
+
+static int softcap_outputs(const struct op_softcap *a, op_output *out)
 {
   out[0] = dense("y", a->y, a->width);
   return 1;

@@ -59,7 +59,8 @@ static void rotations_have_the_references_bits(void **state)
   json_array_foreach(cases, i, c)
   {
     const json_t *scaling = json_object_get(c, "scaling");
-    rope_config config = {.base = json_number_value(json_object_get(c, "base")),
+    rope_config config = {.kind = ROPE_FACTORY,
+                          .base = json_number_value(json_object_get(c, "base")),
                           .dims = (int)json_integer_value(json_object_get(c, "dims")),
                           .traditional = json_is_true(json_object_get(c, "traditional")),
                           .scaling = json_is_null(scaling) ? NULL : scaling,
@@ -98,7 +99,7 @@ static void unknown_settings_are_refused_by_name(void **state)
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     json_t *scaling = json_loads(cases[i].scaling, 0, NULL);
     assert_non_null(scaling);
-    rope_config config = {.base = 10000, .dims = 32, .scaling = scaling, .max_positions = 4096};
+    rope_config config = {.kind = ROPE_FACTORY, .base = 10000, .dims = 32, .scaling = scaling, .max_positions = 4096};
     rope_table table;
     tern_error err = {0};
     assert_int_not_equal(rope_make(&config, "rope_scaling", &table, &err), TERN_OK);

@@ -4,7 +4,33 @@
 
 #include "model/arch/rows.h"
 
-static const arch *const rows[] = {&arch_llama, &arch_qwen2, &arch_qwen3, &arch_gemma3_text};
+static const arch *const rows[] = {
+    &arch_llama,       &arch_smollm3,
+    &arch_qwen2,       &arch_qwen3,
+    &arch_mimo,        &arch_seed_oss,
+    &arch_telechat3,   &arch_ministral3,
+    &arch_helium,      &arch_ernie4_5,
+    &arch_glm,         &arch_glm4,
+    &arch_granite,     &arch_minicpm,
+    &arch_internlm2,   &arch_internlm3,
+    &arch_exaone,      &arch_exaone4,
+    &arch_phi,         &arch_phi3,
+    &arch_phi3small,   &arch_lille,
+    &arch_qwen,        &arch_apertus,
+    &arch_openelm,     &arch_hunyuan_v1_dense,
+    &arch_bitnet,      &arch_nemotron_nas,
+    &arch_llama4_text, &arch_plamo,
+    &arch_nanochat,    &arch_olmo,
+    &arch_olmo2,       &arch_olmo3,
+    &arch_gemma,       &arch_gemma2,
+    &arch_gemma3_text, &arch_starcoder2,
+    &arch_stablelm,    &arch_cohere,
+    &arch_cohere2,     &arch_nemotron,
+    &arch_gpt_neox,    &arch_gpt2,
+    &arch_gpt_bigcode, &arch_gemma3,
+    &arch_mistral3,    &arch_pixtral,
+    &arch_qwen2_vl,    &arch_qwen3_vl,
+};
 
 const arch *arch_at(size_t i)
 {

@@ -1,109 +1,277 @@
-/* llama.c - llama (mistral and iquestcoder are the same), qwen2 and qwen3: pre-norm blocks, RMS norm, silu-gated unit.
+/* llama.c - llama and what differs from it in numbers, flags and keys alone: pre-norm blocks, RMS norm, separate
+ * projections, silu-gated unit.
  *
  * Defaults and required keys are those of the reference's ModelArgs. Keys that its class does not read are ignored here
  * too, as they are in every model that it runs. */
+#include <math.h>
+
 #include "model/arch/rows.h"
 
-const arch_names arch_llama_names = {
-    .embed = "model.embed_tokens",
-    .final_norm = "model.norm",
-    .head = "lm_head",
-    .norm = {"model.layers.{}.input_layernorm", "model.layers.{}.post_attention_layernorm"},
-    .q = "model.layers.{}.self_attn.q_proj",
-    .k = "model.layers.{}.self_attn.k_proj",
-    .v = "model.layers.{}.self_attn.v_proj",
-    .o = "model.layers.{}.self_attn.o_proj",
-    .q_norm = "model.layers.{}.self_attn.q_norm",
-    .k_norm = "model.layers.{}.self_attn.k_norm",
-    .gate = "model.layers.{}.mlp.gate_proj",
-    .up = "model.layers.{}.mlp.up_proj",
-    .down = "model.layers.{}.mlp.down_proj",
-};
+const arch_names arch_llama_names = {LLAMA_FRAME, LLAMA_NORMS, LLAMA_ATTENTION, LLAMA_QK_NORMS, LLAMA_MLP};
 
-/* Old checkpoints carry the rope's frequencies as a tensor; heads of tied models are copies of the embedding. */
-#define DROP_INV_FREQ                                                                                                  \
-  {                                                                                                                    \
-    .pattern = "self_attn.rotary_emb.inv_freq"                                                                         \
-  }
-#define DROP_TIED_HEAD                                                                                                 \
-  {                                                                                                                    \
-    .pattern = "lm_head.weight", .exact = true, .when = DROP_IF_TIED                                                   \
-  }
+#define LLAMA_BIASES                                                                                                   \
+  FLAG_OR(bias_qkv, "attention_bias", false), FLAG_OR(bias_o, "attention_bias", false),                                \
+      FLAG_OR(bias_mlp, "mlp_bias", false)
 
 static const cfg_field llama_fields[] = {
-    CFG_INT_REQUIRED(model_config, width, "hidden_size", 1, ARCH_WIDEST),
-    CFG_INT_REQUIRED(model_config, layers, "num_hidden_layers", 1, MODEL_MAX_LAYERS),
-    CFG_INT_REQUIRED(model_config, ffn, "intermediate_size", 1, ARCH_WIDEST),
-    CFG_INT_REQUIRED(model_config, heads, "num_attention_heads", 1, ARCH_MOST_HEADS),
-    CFG_FLOAT_REQUIRED(model_config, norm_eps, "rms_norm_eps", 0, 1),
-    CFG_INT_REQUIRED(model_config, vocab, "vocab_size", 1, ARCH_MOST_WORDS),
-    CFG_INT_OR(model_config, head_dim, "head_dim", 0, 0, ARCH_WIDEST_HEAD),
-    CFG_INT_OR(model_config, max_positions, "max_position_embeddings", 0, 1, INT_MAX),
-    CFG_INT_OR(model_config, kv_heads, "num_key_value_heads", 0, 1, ARCH_MOST_HEADS),
-    CFG_BOOL_OR(model_config, attention_bias, "attention_bias", false),
-    CFG_BOOL_OR(model_config, mlp_bias, "mlp_bias", false),
-    CFG_FLOAT_OR(model_config, rope_theta, "rope_theta", 10000, ARCH_LEAST_BASE, ARCH_MOST_BASE),
-    CFG_BOOL_OR(model_config, rope_traditional, "rope_traditional", false),
-    CFG_BOOL_OR(model_config, tied, "tie_word_embeddings", true),
-    CFG_INT_OR(model_config, sliding_window, "sliding_window", 0, 1, ARCH_WIDEST_WINDOW),
+    USUAL_SIZES,
+    RMS_EPS,
+    HEAD_DIM_OR(0),
+    POSITIONS_OR("max_position_embeddings", 0),
+    USUAL_KV_HEADS_OR_ALL,
+    LLAMA_BIASES,
+    THETA_OR("rope_theta", 10000),
+    TRADITIONAL_OR(false),
+    TIED_OR(true),
+    WINDOW_OR(0),
 };
 
 const arch arch_llama = {
     .name = "llama",
     .aliases = {"mistral", "iquestcoder"},
-    .fields = llama_fields,
-    .n_fields = sizeof llama_fields / sizeof *llama_fields,
-    .bias_qkv = BIAS_ATTENTION_KEY,
-    .bias_o = BIAS_ATTENTION_KEY,
-    .bias_mlp = BIAS_MLP_KEY,
+    FIELDS(llama_fields),
     .layers = LAYERS_BY_TYPES,
     .own_caches = true,
     .names = &arch_llama_names,
     .drops = {DROP_INV_FREQ, DROP_TIED_HEAD},
 };
 
-static const cfg_field qwen2_fields[] = {
-    CFG_INT_REQUIRED(model_config, width, "hidden_size", 1, ARCH_WIDEST),
-    CFG_INT_REQUIRED(model_config, layers, "num_hidden_layers", 1, MODEL_MAX_LAYERS),
-    CFG_INT_REQUIRED(model_config, ffn, "intermediate_size", 1, ARCH_WIDEST),
-    CFG_INT_REQUIRED(model_config, heads, "num_attention_heads", 1, ARCH_MOST_HEADS),
-    CFG_FLOAT_REQUIRED(model_config, norm_eps, "rms_norm_eps", 0, 1),
-    CFG_INT_REQUIRED(model_config, vocab, "vocab_size", 1, ARCH_MOST_WORDS),
-    CFG_INT_REQUIRED(model_config, kv_heads, "num_key_value_heads", 1, ARCH_MOST_HEADS),
-    CFG_INT_OR(model_config, max_positions, "max_position_embeddings", 32768, 1, INT_MAX),
-    CFG_FLOAT_OR(model_config, rope_theta, "rope_theta", 1000000, ARCH_LEAST_BASE, ARCH_MOST_BASE),
-    CFG_BOOL_OR(model_config, rope_traditional, "rope_traditional", false),
-    CFG_BOOL_OR(model_config, tied, "tie_word_embeddings", true),
+/* The interval is read where there is no list. Its caches are plain, though layer_types may ask for windows. */
+static const cfg_field smollm3_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    HEAD_DIM_OR(0),
+    POSITIONS_OR("max_position_embeddings", 0),
+    USUAL_KV_HEADS_OR_ALL,
+    LLAMA_BIASES,
+    THETA_OR("rope_theta", 10000),
+    TRADITIONAL_OR(false),
+    TIED_OR(true),
+    WINDOW_OR(0),
+    CFG_INT_OR(model_config, no_rope_interval, "no_rope_layer_interval", 4, 1, INT_MAX),
 };
 
-const arch arch_qwen2 = {
-    .name = "qwen2",
-    .fields = qwen2_fields,
-    .n_fields = sizeof qwen2_fields / sizeof *qwen2_fields,
-    .bias_qkv = BIAS_ALWAYS,
+const arch arch_smollm3 = {
+    .name = "smollm3",
+    FIELDS(smollm3_fields),
+    .layers = LAYERS_BY_TYPES,
+    .rope_on = ROPE_BY_LIST,
+    .windows_by_time = true,
     .names = &arch_llama_names,
     .drops = {DROP_INV_FREQ, DROP_TIED_HEAD},
 };
 
+static const cfg_field qwen2_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    POSITIONS_OR("max_position_embeddings", 32768),
+    THETA_OR("rope_theta", 1000000),
+    TRADITIONAL_OR(false),
+    TIED_OR(true),
+    ALWAYS(bias_qkv),
+};
+
+const arch arch_qwen2 = {
+    .name = "qwen2",
+    FIELDS(qwen2_fields),
+    .names = &arch_llama_names,
+    .drops = {DROP_INV_FREQ, DROP_TIED_HEAD},
+};
+
+static const cfg_field mimo_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    POSITIONS_OR("max_position_embeddings", 32768),
+    THETA_OR("rope_theta", 10000),
+    TRADITIONAL_OR(false),
+    TIED_OR(false),
+    ALWAYS(bias_qkv),
+};
+
+const arch arch_mimo = {
+    .name = "mimo",
+    FIELDS(mimo_fields),
+    .names = &arch_llama_names,
+    .drops = {DROP_INV_FREQ, DROP_TIED_HEAD, {.pattern = "model.mtp_layers.", .match = MATCH_PREFIX}},
+};
+
 static const cfg_field qwen3_fields[] = {
-    CFG_INT_REQUIRED(model_config, width, "hidden_size", 1, ARCH_WIDEST),
-    CFG_INT_REQUIRED(model_config, layers, "num_hidden_layers", 1, MODEL_MAX_LAYERS),
-    CFG_INT_REQUIRED(model_config, ffn, "intermediate_size", 1, ARCH_WIDEST),
-    CFG_INT_REQUIRED(model_config, heads, "num_attention_heads", 1, ARCH_MOST_HEADS),
-    CFG_FLOAT_REQUIRED(model_config, norm_eps, "rms_norm_eps", 0, 1),
-    CFG_INT_REQUIRED(model_config, vocab, "vocab_size", 1, ARCH_MOST_WORDS),
-    CFG_INT_REQUIRED(model_config, kv_heads, "num_key_value_heads", 1, ARCH_MOST_HEADS),
-    CFG_INT_REQUIRED(model_config, max_positions, "max_position_embeddings", 1, INT_MAX),
-    CFG_FLOAT_REQUIRED(model_config, rope_theta, "rope_theta", ARCH_LEAST_BASE, ARCH_MOST_BASE),
-    CFG_INT_REQUIRED(model_config, head_dim, "head_dim", 2, ARCH_WIDEST_HEAD),
-    CFG_BOOL_REQUIRED(model_config, tied, "tie_word_embeddings"),
+    USUAL_SIZES, RMS_EPS, USUAL_KV_HEADS, POSITIONS("max_position_embeddings"), THETA("rope_theta"), HEAD_DIM, TIED,
 };
 
 const arch arch_qwen3 = {
     .name = "qwen3",
-    .fields = qwen3_fields,
-    .n_fields = sizeof qwen3_fields / sizeof *qwen3_fields,
-    .qk_norm = true,
+    FIELDS(qwen3_fields),
+    .qk_norm = QK_HEAD,
+    .names = &arch_llama_names,
+    .drops = {DROP_TIED_HEAD},
+};
+
+static const cfg_field seed_oss_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    HEAD_DIM,
+    POSITIONS_OR("max_position_embeddings", 0),
+    FLAG_OR(bias_qkv, "attention_bias", false),
+    FLAG_OR(bias_o, "attention_out_bias", false),
+    FLAG_OR(bias_mlp, "mlp_bias", false),
+    THETA_OR("rope_theta", 10000),
+    TRADITIONAL_OR(false),
+    TIED_OR(true),
+};
+
+const arch arch_seed_oss = {
+    .name = "seed_oss",
+    FIELDS(seed_oss_fields),
+    .names = &arch_llama_names,
+    .drops = {DROP_TIED_HEAD},
+};
+
+static const cfg_field telechat3_fields[] = {
+    USUAL_SIZES,         RMS_EPS,        USUAL_KV_HEADS, POSITIONS("max_position_embeddings"),
+    THETA("rope_theta"), HEAD_DIM_OR(0), LLAMA_BIASES,   TIED_OR(false),
+};
+
+const arch arch_telechat3 = {
+    .name = "telechat3",
+    FIELDS(telechat3_fields),
+    .names = &arch_llama_names,
+    .drops = {DROP_TIED_HEAD},
+};
+
+/* ---- ministral3: rope settings in one object, and queries that grow with the position ---- */
+
+static const cfg_field ministral3_fields[] = {
+    USUAL_SIZES,           RMS_EPS,       HEAD_DIM_OR(0), POSITIONS_OR("max_position_embeddings", 0),
+    USUAL_KV_HEADS_OR_ALL, TIED_OR(true), WINDOW_OR(0),
+};
+
+static tern_status ministral3_finish(const cfg *c, cfg_scope scope, model_config *m, tern_error *err)
+{
+  static const char where[] = "config.json: rope_parameters";
+  const json_t *rope = cfg_get(c, scope, "rope_parameters");
+  static const cfg_field fields[] = {
+      THETA("rope_theta"),
+      CFG_FLOAT_REQUIRED(model_config, temperature_beta, "llama_4_scaling_beta", 0, 1e6),
+      CFG_INT_REQUIRED(model_config, temperature_span, "original_max_position_embeddings", 1, INT_MAX),
+  };
+  if (!json_is_object(rope))
+    return err_set(err, TERN_E_FORMAT, "%s: must be an object", where);
+  m->rope_scaling = rope;
+  return cfg_read_object(rope, where, fields, sizeof fields / sizeof *fields, m, err);
+}
+
+const arch arch_ministral3 = {
+    .name = "ministral3",
+    FIELDS(ministral3_fields),
+    .finish = ministral3_finish,
+    .layers = LAYERS_BY_TYPES,
+    .own_caches = true,
+    .names = &arch_llama_names,
+    .drops = {DROP_INV_FREQ, DROP_TIED_HEAD, {.pattern = "activation_scale"}},
+};
+
+/* ---- rope in pairs ---- */
+
+/* The reference has an untied head even in tied models, loads it and does not use it: a file may bring one. */
+static const cfg_field helium_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    FLAG(bias_qkv, "attention_bias"),
+    FLAG(bias_mlp, "mlp_bias"),
+    POSITIONS("max_position_embeddings"),
+    THETA("rope_theta"),
+    TIED,
+    ALWAYS(rope_traditional),
+};
+
+const arch arch_helium = {
+    .name = "helium",
+    FIELDS(helium_fields),
+    .rope = ROPE_PLAIN,
+    .names = &arch_llama_names,
+    .drops = {DROP_TIED_HEAD},
+};
+
+static const cfg_field ernie4_5_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    HEAD_DIM_OR(0),
+    FLAG(bias_qkv, "use_bias"),
+    FLAG(bias_o, "use_bias"),
+    FLAG(bias_mlp, "use_bias"),
+    POSITIONS("max_position_embeddings"),
+    THETA("rope_theta"),
+    TIED,
+    ALWAYS(rope_traditional),
+};
+
+const arch arch_ernie4_5 = {
+    .name = "ernie4_5",
+    FIELDS(ernie4_5_fields),
+    .rope = ROPE_PLAIN,
+    .names = &arch_llama_names,
+    .drops = {DROP_TIED_HEAD},
+};
+
+/* ---- multipliers ---- */
+
+static const cfg_field granite_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    FACTOR(logit_divisor, "logits_scaling"),
+    FACTOR(attention_scale, "attention_multiplier"),
+    FACTOR(embed_scale, "embedding_multiplier"),
+    FACTOR(residual_scale, "residual_multiplier"),
+    POSITIONS("max_position_embeddings"),
+    FLAG(bias_qkv, "attention_bias"),
+    FLAG(bias_o, "attention_bias"),
+    FLAG(bias_mlp, "mlp_bias"),
+    THETA("rope_theta"),
+    TIED_OR(true),
+};
+
+const arch arch_granite = {
+    .name = "granite",
+    FIELDS(granite_fields),
+    .scale = SCALE_KEY,
+    .names = &arch_llama_names,
+    .drops = {DROP_TIED_HEAD},
+};
+
+/* residual_scale is read as scale_depth, head_divisor as dim_model_base. */
+static const cfg_field minicpm_fields[] = {
+    USUAL_SIZES,
+    RMS_EPS,
+    USUAL_KV_HEADS,
+    CFG_FLOAT_REQUIRED(model_config, head_divisor, "dim_model_base", 1e-6, 1e9),
+    FACTOR(residual_scale, "scale_depth"),
+    FACTOR(embed_scale, "scale_emb"),
+    POSITIONS_OR("max_position_embeddings", 0),
+    THETA_OR("rope_theta", 1000000),
+    TRADITIONAL_OR(false),
+    TIED_OR(false),
+};
+
+static tern_status minicpm_finish(const cfg *c, cfg_scope scope, model_config *m, tern_error *err)
+{
+  (void)c, (void)scope, (void)err;
+  m->residual_scale /= pow(m->layers, 0.5);
+  m->head_divisor = m->width / m->head_divisor;
+  return TERN_OK;
+}
+
+const arch arch_minicpm = {
+    .name = "minicpm",
+    FIELDS(minicpm_fields),
+    .finish = minicpm_finish,
+    .head = HEAD_OR_EMBED,
     .names = &arch_llama_names,
     .drops = {DROP_TIED_HEAD},
 };

@@ -326,7 +326,8 @@ static void run_queries(const attention_job *job, const ops_row *row, int kv_hea
   for (int i = begin; i < end;) {
     ops_range ranges[VISIBLE_MOST];
     int t = i / repeats;
-    int n = ops_visible(a->window, a->keep, row->position + t, row->split, row->kind, ranges);
+    ops_row_kind kind = a->by_time ? ROW_READ : row->kind;
+    int n = ops_visible(a->window, a->keep, row->position + t, row->split, kind, ranges);
     if (!join(&set, ranges, n, t == last_token)) {
       attend(&set);
       set.n = 0;
@@ -364,7 +365,7 @@ static void attention_share(void *user, int worker, int count)
 void CPU_NAME(cpu_attention)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_attention *a = &record->attention;
-  if (a->type != DT_F32 || a->key_dim > MOST_DIM) {
+  if (a->type != DT_F32 || a->key_dim > MOST_DIM || a->softcap != 0 || a->sparse_block) {
     ref_attention(cx, record, step);
     return;
   }

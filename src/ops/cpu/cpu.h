@@ -19,7 +19,10 @@
   KERNEL(add, level)
 
 /* Table entries for the rest. */
-#define CPU_INHERITED [OP_embed] = ref_embed, [OP_select] = ref_select
+#define CPU_INHERITED                                                                                                  \
+  [OP_embed] = ref_embed, [OP_layer_norm] = ref_layer_norm, [OP_regroup] = ref_regroup,                                \
+  [OP_temperature] = ref_temperature, [OP_act] = ref_act, [OP_scale] = ref_scale, [OP_softcap] = ref_softcap,          \
+  [OP_select] = ref_select
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
 CPU_KERNELS(CPU_DECLARE, baseline)

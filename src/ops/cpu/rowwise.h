@@ -162,7 +162,7 @@ static void rope_share(void *user, int worker, int count)
 void CPU_NAME(cpu_rope)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_rope *a = &record->rope;
-  if (a->type != DT_F32 || a->dims % 2) {
+  if (a->type != DT_F32 || a->dims % 2 || a->ntk_from) {
     ref_rope(cx, record, step);
     return;
   }
@@ -262,7 +262,7 @@ void CPU_NAME(cpu_glu)(ops_context *cx, const op_record *record, const ops_step 
 {
   const struct op_glu *a = &record->glu;
   values_job job = {record, (size_t)ops_extent(record, step) * (size_t)a->width};
-  if (a->type != DT_F32) {
+  if (a->type != DT_F32 || (a->act != ACT_SILU && a->act != ACT_GELU_TANH)) {
     ref_glu(cx, record, step);
     return;
   }

@@ -7,6 +7,7 @@
 #ifndef TERN_OPS_REF_REF_H
 #define TERN_OPS_REF_REF_H
 
+#include "ops/math.h"
 #include "ops/value.h"
 
 #define OP(name, contract) ops_fn ref_##name;
@@ -23,6 +24,12 @@ static inline size_t ref_block_key(int head, int key_dim, int i)
 static inline size_t ref_block_value(int kv_heads, int key_dim, int head, int value_dim, int i)
 {
   return (size_t)kv_heads * (size_t)key_dim * KV_BLOCK + ((size_t)head * KV_BLOCK + (size_t)i) * (size_t)value_dim;
+}
+
+/* cap * tanh(x / cap), each step rounded; cap is already of the type. */
+static inline float ref_cap(ops_dtype type, float cap, float x)
+{
+  return ops_round(type, ops_round(type, math_tanh(ops_round(type, x / cap))) * cap);
 }
 
 /* Bytes of one packed row. */

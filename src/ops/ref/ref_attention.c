@@ -1,5 +1,6 @@
 /* ref_attention.c - rotation, storing of keys and values, and attention. Keys are summed in the order of ops/visible.h;
  * hidden keys take no part: the reference gives them a weight of exactly zero, which changes no sum. */
+#include <math.h>
 #include <string.h>
 
 #include "ops/math.h"
@@ -8,14 +9,24 @@
 
 /* ---- rope ---- */
 
-static void rotate_head(const struct op_rope *a, float *x, float position)
+/* Frequency i of a base that has grown with the length: mx.fast.rope given that base. */
+static float grown_inverse(const struct op_rope *a, int64_t length, int i)
+{
+  double stretch = a->ntk_scale * (double)length / a->ntk_from - (a->ntk_scale - 1);
+  double base = a->ntk_base * pow(stretch, (double)a->dims / (a->dims - 2));
+  int half = a->dims / 2;
+  return math_exp((float)-i * (math_log((float)base) / (float)half));
+}
+
+static void rotate_head(const struct op_rope *a, float *x, float position, int64_t length)
 {
   int half = a->dims / 2;
+  bool grown = a->ntk_from && length > a->ntk_from;
   if (a->mscale != 1.0f)
     for (int i = 0; i < a->dims; i++)
       x[i] = ops_round(a->type, ops_round(a->type, a->mscale) * x[i]);
   for (int i = 0; i < half; i++) {
-    float angle = position * a->inverse[i];
+    float angle = position * (grown ? grown_inverse(a, length, i) : a->inverse[i]);
     float c = ops_round(a->type, math_cos(angle)), s = ops_round(a->type, math_sin(angle));
     float *first = a->traditional ? x + 2 * i : x + i, *second = a->traditional ? first + 1 : first + half;
     float x1 = *first, x2 = *second;
@@ -31,12 +42,12 @@ void ref_rope(ops_context *cx, const op_record *record, const ops_step *step)
   for (int r = 0; r < step->rows; r++) {
     const ops_row *row = &step->row[r];
     for (int t = 0; t < row->count; t++) {
-      float position = (float)(row->position + t) * a->position_scale;
-      int64_t token = row->first + t;
+      int64_t at = row->position + t, token = row->first + t;
+      float position = (float)at * a->position_scale;
       for (int h = 0; h < a->q_heads; h++)
-        rotate_head(a, a->q + (token * a->q_heads + h) * a->head_dim, position);
+        rotate_head(a, a->q + (token * a->q_heads + h) * a->head_dim, position, at + a->q_heads);
       for (int h = 0; h < a->k_heads; h++)
-        rotate_head(a, a->k + (token * a->k_heads + h) * a->head_dim, position);
+        rotate_head(a, a->k + (token * a->k_heads + h) * a->head_dim, position, at + a->k_heads);
     }
   }
 }
@@ -67,20 +78,45 @@ void ref_kv_append(ops_context *cx, const op_record *record, const ops_step *ste
 
 /* ---- attention ---- */
 
-/* One head of one token. q [E] is scaled in `query`, scores [S], out [E]. */
-static void attend(const struct op_attention *a, const ops_kv_view *kv, int head, const ops_range *ranges, int n_ranges,
-                   const float *q, float *scores, float *out)
+typedef struct query {
+  const struct op_attention *a;
+  const ops_kv_view *kv;
+  int head, kv_head;
+  int64_t position;
+  const ops_range *ranges;
+  int n_ranges;
+} query;
+
+/* Whether a block-sparse head looks at the key block of position p. */
+static bool sees(const query *at, int64_t p)
 {
-  float scale = ops_round(a->type, a->scale), most = 0, total = 0;
+  const struct op_attention *a = at->a;
+  if (!a->sparse_block)
+    return true;
+  int64_t block = p / a->sparse_block;
+  return at->position / a->sparse_block - block < a->sparse_local || (block + at->head + 1) % a->sparse_stride == 0;
+}
+
+/* One head of one token. scores [S], out [E]. */
+static void attend(const query *at, const float *q, float *scores, float *out)
+{
+  const struct op_attention *a = at->a;
+  const ops_kv_view *kv = at->kv;
+  const ops_range *ranges = at->ranges;
+  int n_ranges = at->n_ranges, head = at->kv_head;
+  float scale = ops_round(a->type, a->scale), cap = ops_round(a->type, a->softcap), most = 0, total = 0;
   int64_t n = 0;
   for (int r = 0; r < n_ranges; r++) {
     for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
+      if (!sees(at, p))
+        continue;
       const float *block = kv->blocks[p / KV_BLOCK];
       const float *key = block + ref_block_key(head, a->key_dim, (int)(p % KV_BLOCK));
       float sum = 0;
       for (int e = 0; e < a->key_dim; e++)
         sum += ops_round(a->type, scale * q[e]) * key[(size_t)e * KV_BLOCK];
       sum = ops_round(a->type, sum);
+      sum = cap != 0 ? ref_cap(a->type, cap, sum) : sum;
       most = n == 0 || sum > most ? sum : most;
       scores[n++] = sum;
     }
@@ -94,6 +130,8 @@ static void attend(const struct op_attention *a, const ops_kv_view *kv, int head
   n = 0;
   for (int r = 0; r < n_ranges; r++) {
     for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
+      if (!sees(at, p))
+        continue;
       const float *block = kv->blocks[p / KV_BLOCK];
       const float *value = block + ref_block_value(a->kv_heads, a->key_dim, head, a->value_dim, (int)(p % KV_BLOCK));
       float weight = ops_round(a->type, scores[n++] * reciprocal);
@@ -102,7 +140,7 @@ static void attend(const struct op_attention *a, const ops_kv_view *kv, int head
     }
   }
   for (int e = 0; e < a->value_dim; e++)
-    out[e] = ops_round(a->type, out[e]);
+    out[e] = ops_round(a->out_type, ops_round(a->type, out[e]));
 }
 
 void ref_attention(ops_context *cx, const op_record *record, const ops_step *step)
@@ -113,11 +151,12 @@ void ref_attention(ops_context *cx, const op_record *record, const ops_step *ste
     const ops_row *row = &step->row[r];
     for (int t = 0; t < row->count; t++) {
       ops_range ranges[VISIBLE_MOST];
-      int n = ops_visible(a->window, a->keep, row->position + t, row->split, row->kind, ranges);
+      ops_row_kind kind = a->by_time ? ROW_READ : row->kind;
+      int n = ops_visible(a->window, a->keep, row->position + t, row->split, kind, ranges);
       for (int h = 0; h < a->heads; h++) {
-        int64_t at = (int64_t)(row->first + t) * a->heads + h;
-        attend(a, &row->slots[a->slot], h / repeats, ranges, n, a->q + at * a->key_dim, cx->scratch,
-               a->out + at * a->value_dim);
+        int64_t token = (int64_t)(row->first + t) * a->heads + h;
+        query at = {a, &row->slots[a->slot], h, h / repeats, row->position + t, ranges, n};
+        attend(&at, a->q + token * a->key_dim, cx->scratch, a->out + token * a->value_dim);
       }
     }
   }

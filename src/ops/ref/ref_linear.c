@@ -2,7 +2,8 @@
  *
  * Dense: sum in float32, then + bias in float32, one rounding to the type at the end. Affine: the reference sums in the
  * type itself, with a rounding after each of the four steps of a weight, and adds the bias after; so does this, and
- * with DT_F32 it is the plain loop. The fp modes sum a group of values first and scale the sum.
+ * with DT_F32 it is the plain loop. The fp modes sum a group of values first and scale the sum. Ternary matrices sum in
+ * float32 and scale once.
  */
 #include "ops/ref/ref.h"
 
@@ -46,13 +47,28 @@ static float dot_fp(const ops_weight *w, ops_dtype type, int64_t n, const float 
   return sum;
 }
 
-static float output(const ops_weight *w, ops_dtype type, int64_t n, const float *x, const float *bias)
+/* Codes 0, 1, 2 are -1, 0, 1; the scale of the whole matrix comes after the sum. */
+static float dot_ternary(const ops_weight *w, int64_t n, const float *x)
+{
+  int64_t rows = (w->n + 3) / 4;
+  const uint8_t *row = w->data + n % rows * w->k;
+  int shift = 2 * (int)(n / rows);
+  float sum = 0;
+  for (int64_t k = 0; k < w->k; k++)
+    sum += x[k] * (float)((row[k] >> shift & 3) - 1);
+  return sum * w->factor;
+}
+
+static float output(const ops_weight *w, ops_dtype product, ops_dtype type, int64_t n, const float *x,
+                    const float *bias)
 {
   if (w->quant == Q_NONE) {
     float sum = dot_dense(w, n, x);
     return ops_round(type, bias ? sum + bias[n] : sum);
   }
-  float sum = w->quant == Q_AFFINE ? dot_affine(w, type, n, x) : dot_fp(w, type, n, x);
+  float sum = w->quant == Q_TERNARY  ? ops_round(product, dot_ternary(w, n, x))
+              : w->quant == Q_AFFINE ? dot_affine(w, product, n, x)
+                                     : dot_fp(w, product, n, x);
   return bias ? ops_round(type, sum + bias[n]) : sum;
 }
 
@@ -65,7 +81,7 @@ void ref_linear(ops_context *cx, const op_record *record, const ops_step *step)
     const ops_weight *w = a->w[i];
     for (int t = 0; t < tokens; t++) {
       for (int64_t n = 0; n < w->n; n++) {
-        float y = output(w, a->type[i], n, a->x + t * w->k, a->bias[i]);
+        float y = output(w, a->product[i], a->type[i], n, a->x + t * w->k, a->bias[i]);
         if (i == 0 && a->residual)
           y = ops_round(a->residual_type, a->residual[t * w->n + n] + y);
         a->y[i][t * w->n + n] = y;

@@ -1,0 +1,163 @@
+/* weights_find.c - names: patterns with holes, a wrapper's prefix, other spellings of the same tensor; and the audit of
+ * what is missing and what is left. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/weights_impl.h"
+
+/* "model.layers.{}.x" with the numbers put in, behind the wrapper's prefix. */
+static void expand(const binder *b, const char *pattern, weight_place at, const char *suffix, char out[NAME_BYTES])
+{
+  const arch *w = b->config->wrapper;
+  size_t n = (size_t)snprintf(out, NAME_BYTES, "%s", w ? w->prefix : "");
+  for (const char *p = pattern; *p && n + 1 < NAME_BYTES;) {
+    bool layer = strncmp(p, "{}", 2) == 0, head = strncmp(p, "{h}", 3) == 0;
+    if (layer || head)
+      n += (size_t)snprintf(out + n, NAME_BYTES - n, "%d", layer ? at.layer : at.head);
+    else
+      out[n++] = *p;
+    p += layer ? 2 : head ? 3 : 1;
+  }
+  if (n < NAME_BYTES)
+    snprintf(out + n, NAME_BYTES - n, "%s", suffix);
+}
+
+static const st_tensor *find_spelling(const binder *b, const arch_rename *r, const char *name, char out[NAME_BYTES])
+{
+  size_t n = strlen(r->to);
+  if (strncmp(name, r->to, n) != 0)
+    return NULL;
+  snprintf(out, NAME_BYTES, "%s%s", r->from, name + n);
+  return ckpt_find(b->c, out);
+}
+
+static weight_found look(const binder *b, const char *pattern, weight_place at, const char *suffix)
+{
+  const arch *a = b->config->wrapper ? b->config->wrapper : b->config->arch;
+  weight_found f = {0};
+  expand(b, pattern, at, suffix, f.path);
+  f.tensor = ckpt_find(b->c, f.path);
+  for (int i = 0; !f.tensor && i < ARCH_MAX_RENAMES && a->renames[i].to; i++) {
+    f.tensor = find_spelling(b, &a->renames[i], f.path, f.other);
+    f.transposed = f.tensor && a->renames[i].transposed;
+  }
+  if (!f.tensor)
+    f.other[0] = '\0';
+  return f;
+}
+
+weight_found weights_find(binder *b, const char *pattern, weight_place at, const char *suffix)
+{
+  weight_found f = look(b, pattern, at, suffix);
+  if (f.tensor)
+    ckpt_mark(b->c, f.tensor);
+  return f;
+}
+
+bool weights_have(const binder *b, const char *pattern, weight_place at, const char *suffix)
+{
+  return look(b, pattern, at, suffix).tensor != NULL;
+}
+
+void weights_note_missing(binder *b, const char *name)
+{
+  if (b->missing++ < FAULTS_NAMED)
+    buf_addf(&b->missing_names, "%s%s", b->missing > 1 ? ", " : "", name);
+}
+
+/* ---- the audit ---- */
+
+static bool ends_with(const char *name, const char *end)
+{
+  size_t n = strlen(name), k = strlen(end);
+  return n >= k && strcmp(name + n - k, end) == 0;
+}
+
+static bool matches(const arch_drop *d, const char *name)
+{
+  switch (d->match) {
+  case MATCH_EXACT:
+    return strcmp(d->pattern, name) == 0;
+  case MATCH_PREFIX:
+    return strncmp(d->pattern, name, strlen(d->pattern)) == 0;
+  case MATCH_SUFFIX:
+    return ends_with(name, d->pattern);
+  default:
+    return strstr(name, d->pattern) != NULL;
+  }
+}
+
+static void list_drops(const arch *a, model_weights *w)
+{
+  for (int i = 0; a && i < ARCH_MAX_DROPS && a->drops[i].pattern; i++)
+    w->drops[w->n_drops++] = (weight_drop){.rule = &a->drops[i]};
+}
+
+/* Rules of a wrapped text model speak of names without the prefix. */
+static bool dropped(const binder *b, const char *name)
+{
+  const arch *wrapper = b->config->wrapper;
+  size_t n = wrapper ? strlen(wrapper->prefix) : 0;
+  const char *bare = wrapper && strncmp(name, wrapper->prefix, n) == 0 ? name + n : name;
+  for (size_t i = 0; i < b->out->n_drops; i++) {
+    weight_drop *d = &b->out->drops[i];
+    if (d->rule->when == DROP_IF_TIED && !b->out->tied)
+      continue;
+    if (!matches(d->rule, name) && !matches(d->rule, bare))
+      continue;
+    d->matched++;
+    return true;
+  }
+  return false;
+}
+
+static const char *title(const binder *b)
+{
+  return b->config->wrapper ? b->config->wrapper->name : b->config->arch->name;
+}
+
+static tern_status audit_missing(binder *b)
+{
+  if (!b->missing)
+    return TERN_OK;
+  if (b->missing > FAULTS_NAMED)
+    buf_addf(&b->missing_names, " and %d more", b->missing - FAULTS_NAMED);
+  return err_set(b->err, TERN_E_FORMAT, "weights: %d tensor%s that %s needs %s not in the checkpoint: %s", b->missing,
+                 b->missing > 1 ? "s" : "", title(b), b->missing > 1 ? "are" : "is",
+                 b->missing_names.data ? b->missing_names.data : "");
+}
+
+static tern_status audit_left(binder *b)
+{
+  buf left = {0};
+  int count = 0;
+  for (size_t i = 0; i < ckpt_count(b->c); i++) {
+    const st_tensor *t = ckpt_at(b->c, i);
+    if (ckpt_marked(b->c, t) || dropped(b, t->name))
+      continue;
+    if (count++ < FAULTS_NAMED)
+      buf_addf(&left, "%s%s", count > 1 ? ", " : "", t->name);
+  }
+  tern_status status = TERN_OK;
+  if (count) {
+    if (count > FAULTS_NAMED)
+      buf_addf(&left, " and %d more", count - FAULTS_NAMED);
+    status = err_set(b->err, TERN_E_FORMAT, "weights: %d tensor%s in the checkpoint %s no part of %s: %s", count,
+                     count > 1 ? "s" : "", count > 1 ? "have" : "has", title(b), left.data ? left.data : "");
+  }
+  buf_free(&left);
+  return status;
+}
+
+tern_status weights_audit(binder *b)
+{
+  list_drops(b->config->wrapper, b->out);
+  list_drops(b->config->arch, b->out);
+  TRY(audit_missing(b));
+  TRY(audit_left(b));
+  size_t cursor = 0;
+  const char *unused = quant_unused(b->quant, &cursor);
+  if (unused)
+    return err_set(b->err, TERN_E_FORMAT, "config.json: quantization: %s: no such module in %s", unused, title(b));
+  return TERN_OK;
+}
