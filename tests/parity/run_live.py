@@ -3,7 +3,7 @@
     run_live.py [--full] [--only REGEX] [--jobs N] [--list]
 
 --full takes every row of `manifest` in every format of cases.FULL (`make parity`), else what fits CI. Prints a line per
-difference: case, numerics, run, flags; first differing step, token and both values; for the first few checkpoints also
+difference: case, numerics, run, flags; first differing step, token and both values; for the first few variants also
 the op where they part (trace.py). What was found is merged into
 build/parity/results.json: {case: {"type", "config", "form", "numerics": {NUMERICS: {"passed", "failed", "why"}}, "skipped"}}.
 """
@@ -26,7 +26,7 @@ from compare import difference, rows_of  # noqa: E402
 from reference import Skip, Store  # noqa: E402
 from tally import Tally  # noqa: E402
 
-TRACES = 3  # failures that are traced; the others of a broken change would say the same
+TRACES = 8  # variants that are traced, once each; the others of a broken change would say the same
 RESULTS = terncli.BUILD / "parity" / "results.json"
 
 
@@ -109,15 +109,16 @@ def main():
     if a.jobs > 1:
         os.environ["TERN_THREADS"] = "1"
 
-    tally, results, traced = Tally(), {}, 0
+    tally, results, traced = Tally(), {}, set()
     answers = Store(terncli.BUILD / "parity").collect(chosen, jobs=a.jobs)
     jobs = [(c, n, answers[c.name, n]) for c in chosen for n in c.numerics]
     with ThreadPoolExecutor(a.jobs) as pool:
         for (case, numerics, answer), found in zip(jobs, pool.map(check, jobs)):
             for name, why in found:
                 tally.check(name, why is None, why)
-            if any(why for _, why in found) and not isinstance(answer, str) and traced < TRACES:
-                traced += 1
+            broken = any(why for _, why in found) and not isinstance(answer, str)
+            if broken and case.config not in traced and len(traced) < TRACES:
+                traced.add(case.config)
                 print(f"TRACE {case.name} [{numerics}]: {explain(case, numerics, answer)}", flush=True)
             if isinstance(answer, Skip) and numerics == case.numerics[0]:
                 tally.skip(case.name, answer)

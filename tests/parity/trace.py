@@ -2,10 +2,11 @@
 
     trace.py CASE|DIR [FORMAT] [NUMERICS] [--chunk N] [--steps N] [-v]
 
-Makes the tiny checkpoint of CASE (tests/oracle/configs.py) in FORMAT (cases.FORMATS, default bf16), or takes the checkpoint DIR; runs `tern logits
---trace` and the reference with hooks (hooks.py) over the same pieces, and aligns them by value: for each output of a tern
-op, in order, it looks for an array of the reference with the same bits, taken as [tokens, heads * dim], in the order of
-memory or with heads and tokens exchanged, or its last row. Nobody has to say what corresponds to what.
+Makes the tiny checkpoint of CASE (tests/oracle/configs.py) in FORMAT (cases.FORMATS, default bf16), or takes the
+checkpoint DIR; runs `tern logits --trace` and the reference with hooks (hooks.py) over the same pieces, and aligns them
+by value: for each output of a tern op, in order, it looks for an array of the reference with the same bits, taken as
+[tokens, heads * dim], in the order of memory or with heads and tokens exchanged, or its last row. Nobody has to say what
+corresponds to what.
 
 The first output without a counterpart is the verdict, with the nearest array of the reference. An output in a layer whose
 last output is equal is no difference: the reference merely never holds that value by itself (verbose mode lists these).
