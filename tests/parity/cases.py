@@ -198,8 +198,12 @@ def full_of(row):
 
 
 def unique(cases):
+    import manifest
+
     names = [c.name for c in cases]
-    assert len(set(names)) == len(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise manifest.ManifestError(f"{manifest.FILE}: two rows give the case {name}")
     return cases
 
 
@@ -210,9 +214,13 @@ def ci():
 
 
 def full():
+    """A special case that is only a format of its config (TYPE/hf) gives way to the one that every row has."""
     import manifest
 
-    return unique([case for row in manifest.read() for case in full_of(row)])
+    rows = manifest.read()
+    plain = [case for row in rows if not row.name for case in full_of(row)]
+    names = {c.name for c in plain}
+    return unique(plain + [case for row in rows if row.name for case in full_of(row) if case.name not in names])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle")]
 
 import cases  # noqa: E402
+import configs  # noqa: E402
 import manifest  # noqa: E402
 from tally import Tally  # noqa: E402
 
@@ -79,10 +80,26 @@ def check_selections(tally):
             tally.check(f"{row.label} in full", set(forms) >= set(cases.FULL) - {"hf"}, forms)
     tally.check("every format in CI", {c.form for c in ci} == set(cases.FORMATS), set(cases.FORMATS) - {c.form for c in ci})
     # A row more changes nothing about the others.
-    text = manifest.FILE.read_text()
-    with_more = [c for r in read("olmo2 always 2\n" + text) if r.config != "olmo2" for c in map(lambda f, r=r: cases.case_of(r, f), cases.formats_of(r))]
-    without = [c for r in rows if r.config != "olmo2" for c in map(lambda f, r=r: cases.case_of(r, f), cases.formats_of(r))]
-    tally.check("rows stand alone", with_more == without)
+    new = next(name for name in configs.CONFIGS if name not in {r.config for r in rows})
+    more = read(f"{new} always 2\n{manifest.FILE.read_text()}")
+    with_more, without = (
+        [cases.case_of(r, form) for r in some if r.config != new for form in cases.formats_of(r)] for some in (more, rows)
+    )
+    tally.check("rows stand alone", with_more == without and len(more) == len(rows) + 1)
+    # A special case named after a format: one checkpoint in full, an error where CI has it twice.
+    reader = manifest.read
+    try:
+        once, twice = read("apertus always 1\napertus/hf one-shot hf\n"), read("apertus always hf\napertus/hf one-shot hf\n")
+        manifest.read = lambda: once
+        tally.check("TYPE/hf once in full", [c.name for c in cases.full()].count("apertus/hf") == 1)
+        manifest.read = lambda: twice
+        try:
+            cases.ci()
+            tally.fail("the same case twice", "is taken")
+        except manifest.ManifestError as error:
+            tally.check("the same case twice", "apertus/hf" in str(error), error)
+    finally:
+        manifest.read = reader
 
 
 def main():
