@@ -1,53 +1,7 @@
 /* Proves that the cpu backend's row-wise ops have the reference's bits, with ordinary numbers and with zeros,
  * subnormals, infinities and NaN among them, at every SIMD level and several numbers of threads. */
 #include "test_ops_cpu.h"
-
-/* One buffer that an op works on, its input, and what the reference makes of it. */
-typedef struct trial {
-  const char *what;
-  float *y, *start, *expected;
-  size_t n;
-} trial;
-
-static void restore(void *user, const char *what)
-{
-  (void)what;
-  trial *t = user;
-  memcpy(t->y, t->start, t->n * sizeof(float));
-}
-
-static void check(void *user, const char *what)
-{
-  trial *t = user;
-  int64_t at = first_difference(t->y, t->expected, t->n);
-  if (at >= 0)
-    fail_msg("%s, %s: value %lld of %zu: %a, expected %a (before: %a)", t->what, what, (long long)at, t->n,
-             (double)t->y[at], (double)t->expected[at], (double)t->start[at]);
-}
-
-/* The record works on t->y, which holds t->start. */
-static void compare(bench *b, const op_record *record, const ops_step *step, trial *t)
-{
-  restore(t, NULL);
-  run_ref(b, record, step);
-  memcpy(t->expected, t->y, t->n * sizeof(float));
-  run_everywhere(b, record, step, restore, check, t);
-}
-
-static trial open_trial(uint64_t *seed, const char *what, size_t n, float range, int odd)
-{
-  trial t = {what, random_floats(seed, n, 1), random_floats(seed, n, range), random_floats(seed, n, 1), n};
-  if (odd)
-    sprinkle(seed, t.start, n, odd > 1);
-  return t;
-}
-
-static void close_trial(trial *t)
-{
-  free(t->y);
-  free(t->start);
-  free(t->expected);
-}
+#include "test_ops_cpu_trial.h"
 
 static void test_rms_norm(void **state)
 {
@@ -84,67 +38,6 @@ static void test_rms_norm_strided(void **state)
   compare(*state, &r, &step, &t);
   free(x);
   close_trial(&t);
-}
-
-static void test_glu(void **state)
-{
-  static const int tokens[] = {1, 3, 40}, widths[] = {1, 37, 64, 1000};
-  uint64_t seed = 3;
-  for (int act = ACT_SILU; act <= ACT_GELU_TANH; act++)
-    for (int i = 0; i < 3; i++)
-      for (int w = 0; w < 4; w++)
-        for (int odd = 0; odd < 3; odd++) {
-          size_t n = (size_t)(tokens[i] * widths[w]);
-          trial t = open_trial(&seed, act == ACT_SILU ? "silu" : "gelu_tanh", n, odd ? 30 : 4, odd);
-          float *up = random_floats(&seed, n, 2);
-          if (odd)
-            sprinkle(&seed, up, n, odd > 1);
-          op_record r = {.kind = OP_glu, .glu = {.gate = t.y, .up = up, .y = t.y, .width = widths[w]}};
-          r.glu.act = (ops_act)act;
-          ops_step step = {.tokens = tokens[i]};
-          compare(*state, &r, &step, &t);
-          free(up);
-          close_trial(&t);
-        }
-}
-
-/* Activations over the whole range of float32: every 9973rd bit pattern. */
-static void test_activations_sampled(void **state)
-{
-  enum { N = 430000, STRIDE = 9973 };
-  uint64_t seed = 4;
-  for (int act = ACT_SILU; act <= ACT_GELU_TANH; act++) {
-    trial t = open_trial(&seed, act == ACT_SILU ? "silu, sampled" : "gelu_tanh, sampled", N, 1, 0);
-    float *one = malloc(N * sizeof *one);
-    assert_non_null(one);
-    for (uint32_t i = 0; i < N; i++) {
-      /* Sorted by magnitude, so that most vectors hold ordinary numbers only; signs alternate. */
-      t.start[i] = f32_from_bits((uint32_t)((uint64_t)i * STRIDE / 2) | (i & 1) << 31);
-      one[i] = 1;
-    }
-    op_record r = {.kind = OP_glu, .glu = {.gate = t.y, .up = one, .y = t.y, .width = N, .act = (ops_act)act}};
-    ops_step step = {.tokens = 1};
-    compare(*state, &r, &step, &t);
-    free(one);
-    close_trial(&t);
-  }
-}
-
-static void test_add(void **state)
-{
-  static const int tokens[] = {1, 3, 700};
-  uint64_t seed = 5;
-  for (int i = 0; i < 3; i++)
-    for (int clip = 0; clip < 2; clip++) {
-      size_t n = (size_t)tokens[i] * 67;
-      trial t = open_trial(&seed, "add", n, 2, i);
-      float *x = random_floats(&seed, n, 2);
-      op_record r = {.kind = OP_add, .add = {.x = x, .y = t.y, .width = 67, .clip = clip ? 1.5f : 0}};
-      ops_step step = {.tokens = tokens[i]};
-      compare(*state, &r, &step, &t);
-      free(x);
-      close_trial(&t);
-    }
 }
 
 /* ---- rope: queries and keys in one buffer ---- */
@@ -193,9 +86,9 @@ static void test_rope(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rms_norm), cmocka_unit_test(test_rms_norm_strided),
-      cmocka_unit_test(test_glu),      cmocka_unit_test(test_activations_sampled),
-      cmocka_unit_test(test_add),      cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_rms_norm),
+      cmocka_unit_test(test_rms_norm_strided),
+      cmocka_unit_test(test_rope),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);
 }

@@ -15,14 +15,16 @@
   KERNEL(rope, level)                                                                                                  \
   KERNEL(kv_append, level)                                                                                             \
   KERNEL(attention, level)                                                                                             \
+  KERNEL(temperature, level)                                                                                           \
+  KERNEL(act, level)                                                                                                   \
   KERNEL(glu, level)                                                                                                   \
+  KERNEL(scale, level)                                                                                                 \
+  KERNEL(softcap, level)                                                                                               \
   KERNEL(add, level)
 
 /* Table entries for the rest. */
 #define CPU_INHERITED                                                                                                  \
-  [OP_embed] = ref_embed, [OP_layer_norm] = ref_layer_norm, [OP_regroup] = ref_regroup,                                \
-  [OP_temperature] = ref_temperature, [OP_act] = ref_act, [OP_scale] = ref_scale, [OP_softcap] = ref_softcap,          \
-  [OP_select] = ref_select
+  [OP_embed] = ref_embed, [OP_layer_norm] = ref_layer_norm, [OP_regroup] = ref_regroup, [OP_select] = ref_select
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
 CPU_KERNELS(CPU_DECLARE, baseline)

@@ -1,5 +1,5 @@
-/* rowwise.h - the ops that look at one row or one value at a time, at one SIMD level; rowwise_LEVEL.c compiles it:
- * rms_norm, rope, kv_append, glu, add.
+/* rowwise.h - the ops that look at one row at a time, at one SIMD level; rowwise_LEVEL.c compiles it:
+ * rms_norm, rope, kv_append.
  *
  * A sum over a row is a chain of additions that must not be cut, so VW rows are summed at once, one a lane; a single
  * row is summed by scalars. Small steps stay on the calling thread.
@@ -216,80 +216,6 @@ void CPU_NAME(cpu_kv_append)(ops_context *cx, const op_record *record, const ops
   const struct op_kv_append *a = &record->kv_append;
   append_job job = {a, step};
   cpu_run(cx, (int64_t)step->tokens * a->kv_heads * (a->key_dim + a->value_dim), append_share, &job);
-}
-
-/* ---- glu and add ---- */
-
-enum { VALUES_GRAIN = 64 };
-
-typedef struct values_job {
-  const op_record *record;
-  size_t n;
-} values_job;
-
-INLINE vf activate(ops_act act, vf gate)
-{
-  return act == ACT_SILU ? vm_silu(gate) : vm_gelu_tanh(gate);
-}
-
-INLINE void glu_values(const ops_act act, const struct op_glu *a, size_t begin, size_t end)
-{
-  size_t i = begin;
-  for (; i + VW <= end; i += VW)
-    v_store(a->y + i, activate(act, v_load(a->gate + i)) * v_load(a->up + i));
-  if (i == end)
-    return;
-  float gate[VW] = {0}, up[VW] = {0}, y[VW];
-  memcpy(gate, a->gate + i, (end - i) * sizeof *gate);
-  memcpy(up, a->up + i, (end - i) * sizeof *up);
-  v_store(y, activate(act, v_load(gate)) * v_load(up));
-  memcpy(a->y + i, y, (end - i) * sizeof *y);
-}
-
-static void glu_share(void *user, int worker, int count)
-{
-  const values_job *job = user;
-  const struct op_glu *a = &job->record->glu;
-  size_t begin, end;
-  pool_share(job->n, VALUES_GRAIN, worker, count, &begin, &end);
-  if (a->act == ACT_SILU)
-    glu_values(ACT_SILU, a, begin, end);
-  else
-    glu_values(ACT_GELU_TANH, a, begin, end);
-}
-
-void CPU_NAME(cpu_glu)(ops_context *cx, const op_record *record, const ops_step *step)
-{
-  const struct op_glu *a = &record->glu;
-  values_job job = {record, (size_t)ops_extent(record, step) * (size_t)a->width};
-  if (a->type != DT_F32 || (a->act != ACT_SILU && a->act != ACT_GELU_TANH)) {
-    ref_glu(cx, record, step);
-    return;
-  }
-  cpu_run(cx, (int64_t)job.n * (a->act == ACT_SILU ? 4 : 16), glu_share, &job);
-}
-
-static void add_share(void *user, int worker, int count)
-{
-  const values_job *job = user;
-  const struct op_add *a = &job->record->add;
-  size_t begin, end, i;
-  pool_share(job->n, VALUES_GRAIN, worker, count, &begin, &end);
-  for (i = begin; i + VW <= end; i += VW)
-    v_store(a->y + i, v_load(a->x + i) + v_load(a->y + i));
-  for (; i < end; i++)
-    a->y[i] = a->x[i] + a->y[i];
-}
-
-void CPU_NAME(cpu_add)(ops_context *cx, const op_record *record, const ops_step *step)
-{
-  const struct op_add *a = &record->add;
-  values_job job = {record, (size_t)ops_extent(record, step) * (size_t)a->width};
-  if (a->type != DT_F32 || a->clip != 0) {
-    ref_add(cx, record, step);
-    return;
-  }
-  cpu_run(cx, (int64_t)job.n / 8, add_share, &job);
 }
 
 #endif

@@ -1,9 +1,10 @@
 /* vmath.h - the transcendental functions of ops/math.h, a vector at a time and bit for bit.
  *
- * exp, sin, cos and sigmoid are the same polynomials with the same fused multiply-adds. tanh is fdlibm's, all branches
- * computed and one selected. x^3 is glibc's powf in double, with its tables in registers, where level 2 has the
- * instructions for it; elsewhere, and for arguments that are zero, subnormal, infinite, NaN or whose cube is, the lanes
- * take the reference's function one by one. Every step is that of the scalar source, which see for the formulas.
+ * exp, sin, cos, erf and sigmoid are the same polynomials with the same fused multiply-adds. expm1 and tanh are
+ * fdlibm's, all branches computed and one selected. x^3 is glibc's powf in double, with its tables in registers, where
+ * level 2 has the instructions for it; elsewhere, and for arguments that are zero, subnormal, infinite, NaN or whose
+ * cube is, the lanes take the reference's function one by one. Every step is that of the scalar source, which see for
+ * the formulas.
  */
 #ifndef TERN_OPS_CPU_VMATH_H
 #define TERN_OPS_CPU_VMATH_H
@@ -31,12 +32,11 @@ INLINE vf vm_exp(vf x)
   return v_select(v_nan(x), x, r);
 }
 
-/* silu(x) = x * sigmoid(x). */
-INLINE vf vm_silu(vf x)
+INLINE vf vm_sigmoid(vf x)
 {
   vf one = v_set(1.0f);
   vf y = one / (one + vm_exp(v_abs(x)));
-  return x * v_select(v_lt(x, v_set(0.0f)), y, one - y);
+  return v_select(v_lt(x, v_set(0.0f)), y, one - y);
 }
 
 /* Angles whose octant does not fit 31 bits, infinities and NaN go through the scalar form. */
@@ -76,7 +76,7 @@ INLINE void vm_sincos(vf x, vf *sine, vf *cosine)
   *cosine = (vf)((vu)for_cosine ^ flip_cosine);
 }
 
-/* expm1 for |x| < 2^6, but not below 2^-25, where the caller has the answer. */
+/* expm1 from -27 ln 2 to 128 ln 2, but not for |x| below 2^-25, where the caller has the answer. */
 INLINE vf expm1_middle(vf x)
 {
   const vf one = v_set(1.0f), half_ = v_set(0.5f);
@@ -117,6 +117,31 @@ INLINE vf expm1_middle(vf x)
   result = v_select(v_eq_int(k, (vi){0} + 1), plus, result);
   result = v_select(v_eq_int(k, (vi){0} - 1), minus, result);
   return v_select(v_eq_int(k, (vi){0}), k0, result);
+}
+
+/* Below about -27 ln 2 the answer is -1, from 128 ln 2 on infinity, and tiny arguments are their own. */
+INLINE vf vm_expm1(vf x)
+{
+  vf a = v_abs(x), low = v_set(-0x1.2b7088p+4f), high = v_set(0x1.62e430p+6f);
+  vf r = expm1_middle(v_max(v_min(x, high), low));
+  r = v_select(v_lt(low, x), r, v_set(-1.0f));
+  r = v_select(v_ge(x, high), v_set(INFINITY), r);
+  r = v_select(v_lt(a, v_set(0x1p-25f)), x, r);
+  return v_select(v_nan(x), x, r);
+}
+
+/* Abramowitz and Stegun 7.1.26, whose sign follows "x > 0". */
+INLINE vf vm_erf(vf x)
+{
+  vf one = v_set(1.0f);
+  vf t = one / v_fma(v_set(0x1.4f740ap-2f), v_abs(x), one);
+  vf r = v_fma(v_set(0x1.0fb844p+0f), t, v_set(-0x1.7401c6p+0f));
+  r = v_fma(r, t, v_set(0x1.6be1c6p+0f));
+  r = v_fma(r, t, v_set(-0x1.23531cp-2f));
+  r = v_fma(r, t, v_set(0x1.04f20cp-2f));
+  vf e = -vm_exp(-(x * x));
+  vf q = v_fma(e * t, r, one);
+  return v_select(v_lt(v_set(0.0f), x), q, -q);
 }
 
 INLINE vf vm_tanh(vf x)
@@ -203,14 +228,6 @@ INLINE vf vm_cube(vf x)
   y = z * (r * r) + y;
   vf magnitude = __builtin_convertvector(y * (vd)scale, vf);
   return (vf)((vu)magnitude | ((vu)x & 0x80000000));
-}
-
-/* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), each step rounded. */
-INLINE vf vm_gelu_tanh(vf x)
-{
-  vf inner = x + v_set(0.044715f) * vm_cube(x);
-  vf t = vm_tanh(v_set(0.7978846f) * inner);
-  return v_set(0.5f) * x * (v_set(1.0f) + t);
 }
 
 #endif
