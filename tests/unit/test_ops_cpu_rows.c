@@ -40,6 +40,53 @@ static void test_rms_norm_strided(void **state)
   close_trial(&t);
 }
 
+/* Weights of each group, of all, or none; a bias or none; one row, few, many; in place and strided. */
+static void test_layer_norm(void **state)
+{
+  static const int tokens[] = {1, 2, 7, 33, 300}, counts[] = {1, 3, 14}, widths[] = {1, 15, 64, 67, 896};
+  uint64_t seed = 3;
+  for (int i = 0; i < 5; i++)
+    for (int c = 0; c < 3; c++)
+      for (int w = 0; w < 5; w++)
+        for (int how = 0; how < 6; how++) {
+          int stride = counts[c] * widths[w];
+          trial t = open_trial(&seed, "layer_norm", (size_t)(tokens[i] * stride), 3, (i + how) % 3);
+          float *weight = random_floats(&seed, (size_t)stride, 2), *bias = random_floats(&seed, (size_t)widths[w], 2);
+          op_record r = {.kind = OP_layer_norm,
+                         .layer_norm = {.x = t.y, .y = t.y, .w = how % 3 ? weight : NULL, .own = how % 3 == 2}};
+          r.layer_norm.b = how < 3 ? bias : NULL;
+          r.layer_norm.count = counts[c];
+          r.layer_norm.width = widths[w];
+          r.layer_norm.x_stride = r.layer_norm.y_stride = stride;
+          r.layer_norm.eps = 1e-5f;
+          ops_step step = {.tokens = tokens[i]};
+          compare(*state, &r, &step, &t);
+          free(weight);
+          free(bias);
+          close_trial(&t);
+        }
+}
+
+static void test_layer_norm_strided(void **state)
+{
+  uint64_t seed = 4;
+  trial t = open_trial(&seed, "layer_norm, strided", 20 * 70, 1, 0);
+  float *x = random_floats(&seed, 20 * 100, 1), *weight = random_floats(&seed, 66, 1);
+  op_record r = {.kind = OP_layer_norm, .layer_norm = {.x = x + 3, .y = t.y + 1, .w = weight, .own = true}};
+  r.layer_norm.count = 2;
+  r.layer_norm.width = 33;
+  r.layer_norm.eps = 1e-5f;
+  r.layer_norm.x_stride = 100;
+  r.layer_norm.y_stride = 70;
+  ops_step step = {.tokens = 20};
+  compare(*state, &r, &step, &t);
+  r.layer_norm.normed = DT_BF16; /* the reference's */
+  compare(*state, &r, &step, &t);
+  free(weight);
+  free(x);
+  close_trial(&t);
+}
+
 /* ---- rope: queries and keys in one buffer ---- */
 
 typedef struct rope_shape {
@@ -86,8 +133,8 @@ static void test_rope(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rms_norm),
-      cmocka_unit_test(test_rms_norm_strided),
+      cmocka_unit_test(test_rms_norm),   cmocka_unit_test(test_rms_norm_strided),
+      cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_layer_norm_strided),
       cmocka_unit_test(test_rope),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);

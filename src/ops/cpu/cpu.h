@@ -12,6 +12,7 @@
 #define CPU_KERNELS(KERNEL, level)                                                                                     \
   KERNEL(linear, level)                                                                                                \
   KERNEL(rms_norm, level)                                                                                              \
+  KERNEL(layer_norm, level)                                                                                            \
   KERNEL(rope, level)                                                                                                  \
   KERNEL(kv_append, level)                                                                                             \
   KERNEL(attention, level)                                                                                             \
@@ -24,7 +25,7 @@
 
 /* Table entries for the rest. */
 #define CPU_INHERITED                                                                                                  \
-  [OP_embed] = ref_embed, [OP_layer_norm] = ref_layer_norm, [OP_regroup] = ref_regroup, [OP_select] = ref_select
+  [OP_embed] = ref_embed, [OP_regroup] = ref_regroup, [OP_select] = ref_select
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
 CPU_KERNELS(CPU_DECLARE, baseline)

@@ -1,5 +1,5 @@
 /* rowwise.h - the ops that look at one row at a time, at one SIMD level; rowwise_LEVEL.c compiles it:
- * rms_norm, rope, kv_append.
+ * rms_norm, layer_norm, rope, kv_append.
  *
  * A sum over a row is a chain of additions that must not be cut, so VW rows are summed at once, one a lane; a single
  * row is summed by scalars. Small steps stay on the calling thread.
@@ -11,85 +11,154 @@
 #include "ops/cpu/vmath.h"
 #include "ops/ref/ref.h"
 
-/* ---- rms_norm ---- */
+/* ---- rms_norm and layer_norm ---- */
 
+/* What the two have in common. `rows` are groups of tokens: tokens * count. */
 typedef struct norm_job {
-  const struct op_rms_norm *a;
-  int rows; /* tokens * count */
+  const float *x, *w, *b;
+  float *y;
+  bool own; /* each group of a token has its own w */
+  int count, width, rows;
+  int64_t x_stride, y_stride;
+  float eps;
 } norm_job;
 
-static const float *norm_input(const struct op_rms_norm *a, int row)
+static const float *norm_input(const norm_job *a, int row)
 {
   return a->x + row / a->count * a->x_stride + (int64_t)(row % a->count) * a->width;
 }
 
-static float square_sum(const float *x, int n)
+/* The next term of a row's sum: x, its square, or the square of its distance from the mean. */
+typedef enum norm_term { PLAIN_SUM, SQUARES, CENTRED_SQUARES } norm_term;
+
+static float row_sum(const norm_term term, const norm_job *a, int row, float mean)
 {
+  const float *x = norm_input(a, row);
   float sum = 0;
-  for (int k = 0; k < n; k++)
-    sum += x[k] * x[k];
+  if (term == PLAIN_SUM)
+    for (int k = 0; k < a->width; k++)
+      sum += x[k];
+  else if (term == SQUARES)
+    for (int k = 0; k < a->width; k++)
+      sum += x[k] * x[k];
+  else
+    for (int k = 0; k < a->width; k++)
+      sum += (x[k] - mean) * (x[k] - mean);
   return sum;
 }
 
+INLINE vf norm_value(const norm_term term, vf x, vf mean)
+{
+  if (term == PLAIN_SUM)
+    return x;
+  x = term == SQUARES ? x : x - mean;
+  return x * x;
+}
+
 /* The sums of VW rows; rows beyond `count` repeat the last. */
-static void square_sums(const struct op_rms_norm *a, int first, int count, float *sums)
+INLINE void row_sums(const norm_term term, const norm_job *a, int first, int count, const float *means, float *sums)
 {
   const float *rows[VW];
   for (int i = 0; i < VW; i++)
     rows[i] = norm_input(a, first + (i < count ? i : count - 1));
-  vf sum = v_set(0);
+  vf sum = v_set(0), mean = term == CENTRED_SQUARES ? v_load(means) : v_set(0);
   int k = 0;
   for (; k + VW <= a->width; k += VW) {
     vu block[VW];
     UNROLL for (int i = 0; i < VW; i++) block[i] = (vu)v_load(rows[i] + k);
     v_transpose(block);
-    UNROLL for (int i = 0; i < VW; i++) sum += (vf)block[i] * (vf)block[i];
+    UNROLL for (int i = 0; i < VW; i++) sum += norm_value(term, (vf)block[i], mean);
+  }
+  for (; k < a->width; k++) {
+    float column[VW];
+    for (int i = 0; i < VW; i++)
+      column[i] = rows[i][k];
+    sum += norm_value(term, v_load(column), mean);
   }
   v_store(sums, sum);
-  for (; k < a->width; k++)
-    for (int i = 0; i < count; i++)
-      sums[i] += rows[i][k] * rows[i][k];
 }
 
-static void scale_row(const struct op_rms_norm *a, int row, float sum)
+/* y = (x - mean) * r * w + b, as far as they are there. */
+INLINE void scale_row(const bool centred, const norm_job *a, int row, float mean, float sum)
 {
-  const float *x = norm_input(a, row);
-  float *y = a->y + row / a->count * a->y_stride + (int64_t)(row % a->count) * a->width;
+  int group = row % a->count;
+  const float *x = norm_input(a, row), *w = a->w && a->own ? a->w + (int64_t)group * a->width : a->w;
+  float *y = a->y + row / a->count * a->y_stride + (int64_t)group * a->width;
   float r = 1.0f / sqrtf(sum * (float)(1.0 / a->width) + a->eps);
   int k = 0;
   for (; k + VW <= a->width; k += VW) {
-    vf normed = v_load(x + k) * v_set(r);
-    v_store(y + k, a->w ? normed * v_load(a->w + k) : normed);
+    vf v = (centred ? v_load(x + k) - v_set(mean) : v_load(x + k)) * v_set(r);
+    v = w ? v * v_load(w + k) : v;
+    v_store(y + k, a->b ? v + v_load(a->b + k) : v);
   }
-  for (; k < a->width; k++)
-    y[k] = a->w ? x[k] * r * a->w[k] : x[k] * r;
+  for (; k < a->width; k++) {
+    float v = (centred ? x[k] - mean : x[k]) * r;
+    v = w ? v * w[k] : v;
+    y[k] = a->b ? v + a->b[k] : v;
+  }
 }
 
-static void norm_share(void *user, int worker, int count)
+INLINE void norm_rows(const bool centred, const norm_job *a, int worker, int count)
 {
-  const norm_job *job = user;
+  const norm_term squares = centred ? CENTRED_SQUARES : SQUARES;
   size_t begin, end;
-  pool_share((size_t)job->rows, 1, worker, count, &begin, &end);
+  pool_share((size_t)a->rows, 1, worker, count, &begin, &end);
   for (int row = (int)begin; row < (int)end; row += VW) {
-    float sums[VW];
+    float means[VW] = {0}, sums[VW];
     int n = (int)end - row < VW ? (int)end - row : VW;
-    if (n == 1)
-      sums[0] = square_sum(norm_input(job->a, row), job->a->width);
-    else
-      square_sums(job->a, row, n, sums);
+    if (n == 1) {
+      means[0] = centred ? row_sum(PLAIN_SUM, a, row, 0) * (float)(1.0 / a->width) : 0;
+      sums[0] = row_sum(squares, a, row, means[0]);
+    } else {
+      if (centred) {
+        row_sums(PLAIN_SUM, a, row, n, means, sums);
+        v_store(means, v_load(sums) * v_set((float)(1.0 / a->width)));
+      }
+      row_sums(squares, a, row, n, means, sums);
+    }
     for (int i = 0; i < n; i++)
-      scale_row(job->a, row + i, sums[i]);
+      scale_row(centred, a, row + i, means[i], sums[i]);
   }
+}
+
+static void rms_norm_share(void *user, int worker, int count)
+{
+  norm_rows(false, user, worker, count);
+}
+
+static void layer_norm_share(void *user, int worker, int count)
+{
+  norm_rows(true, user, worker, count);
 }
 
 void CPU_NAME(cpu_rms_norm)(ops_context *cx, const op_record *record, const ops_step *step)
 {
-  norm_job job = {.a = &record->rms_norm, .rows = ops_extent(record, step) * record->rms_norm.count};
-  if (job.a->type != DT_F32) {
+  const struct op_rms_norm *a = &record->rms_norm;
+  norm_job job = {.x = a->x, .y = a->y, .w = a->w, .count = a->count, .width = a->width, .eps = a->eps};
+  if (a->type != DT_F32) {
     ref_rms_norm(cx, record, step);
     return;
   }
-  cpu_run(cx, (int64_t)job.rows * job.a->width * 2, norm_share, &job);
+  job.rows = ops_extent(record, step) * a->count;
+  job.x_stride = a->x_stride;
+  job.y_stride = a->y_stride;
+  cpu_run(cx, (int64_t)job.rows * a->width * 2, rms_norm_share, &job);
+}
+
+void CPU_NAME(cpu_layer_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  const struct op_layer_norm *a = &record->layer_norm;
+  norm_job job = {.x = a->x, .y = a->y, .w = a->w, .count = a->count, .width = a->width, .eps = a->eps};
+  if (a->type != DT_F32 || a->normed != DT_F32) {
+    ref_layer_norm(cx, record, step);
+    return;
+  }
+  job.b = a->b;
+  job.own = a->own;
+  job.rows = ops_extent(record, step) * a->count;
+  job.x_stride = a->x_stride;
+  job.y_stride = a->y_stride;
+  cpu_run(cx, (int64_t)job.rows * a->width * 3, layer_norm_share, &job);
 }
 
 /* ---- rope ---- */
