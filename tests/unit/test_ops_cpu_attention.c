@@ -8,6 +8,8 @@ enum { MOST_KEYS = 400, BLOCKS = MOST_KEYS / KV_BLOCK + 2, SEQUENCES = 3 };
 
 typedef struct shape {
   int heads, kv_heads, key_dim, value_dim, window, keep;
+  float softcap;
+  int sparse_block, sparse_local, sparse_stride;
 } shape;
 
 /* Sequences whose blocks are filled up to MOST_KEYS; unwritten places hold NaN, which must never show. */
@@ -84,6 +86,10 @@ static void compare(bench *b, const world *w, const float *q, const ops_row *row
   r.attention.scale = 0.3f;
   r.attention.window = s->window;
   r.attention.keep = s->keep;
+  r.attention.softcap = s->softcap;
+  r.attention.sparse_block = s->sparse_block;
+  r.attention.sparse_local = s->sparse_local;
+  r.attention.sparse_stride = s->sparse_stride;
   ops_step step = {.tokens = tokens, .rows = n_rows, .row = rows};
   run_ref(b, &r, &step);
   r.attention.out = t.out;
@@ -92,10 +98,16 @@ static void compare(bench *b, const world *w, const float *q, const ops_row *row
   free(t.expected);
 }
 
+/* Heads, key heads, dims, window, keep; cap; block, local blocks, stride. */
 static const shape shapes[] = {
-    {4, 4, 16, 16, 0, 0},   {14, 2, 64, 64, 0, 0}, {9, 3, 64, 64, 0, 0},   {8, 1, 80, 80, 70, 0},
-    {4, 2, 128, 96, 20, 4}, {3, 1, 33, 17, 2, 0},  {2, 2, 256, 256, 1, 0}, {16, 8, 40, 24, 64, 0},
-    {6, 2, 64, 64, 129, 4}, {5, 5, 1, 1, 0, 0},    {2, 1, 1040, 8, 0, 0},  {12, 2, 64, 128, 5, 4},
+    {4, 4, 16, 16, 0, 0, 0, 0, 0, 0},    {14, 2, 64, 64, 0, 0, 0, 0, 0, 0},  {9, 3, 64, 64, 0, 0, 0, 0, 0, 0},
+    {8, 1, 80, 80, 70, 0, 0, 0, 0, 0},   {4, 2, 128, 96, 20, 4, 0, 0, 0, 0}, {3, 1, 33, 17, 2, 0, 0, 0, 0, 0},
+    {2, 2, 256, 256, 1, 0, 0, 0, 0, 0},  {16, 8, 40, 24, 64, 0, 0, 0, 0, 0}, {6, 2, 64, 64, 129, 4, 0, 0, 0, 0},
+    {5, 5, 1, 1, 0, 0, 0, 0, 0, 0},      {2, 1, 1040, 8, 0, 0, 0, 0, 0, 0},  {12, 2, 64, 128, 5, 4, 0, 0, 0, 0},
+    {8, 4, 64, 64, 0, 0, 0.5f, 0, 0, 0}, {6, 2, 40, 24, 129, 4, 2, 0, 0, 0}, {3, 1, 33, 17, 20, 0, 50, 0, 0, 0},
+    {8, 2, 64, 64, 0, 0, 0, 64, 2, 3},   {6, 2, 40, 24, 0, 0, 0, 16, 1, 4},  {5, 5, 33, 17, 0, 0, 0, 7, 3, 8},
+    {4, 1, 64, 64, 0, 0, 0, 100, 1, 2},  {3, 1, 32, 32, 0, 0, 0, 1, 1, 50},  {8, 2, 64, 64, 0, 0, 3, 16, 16, 1},
+    {4, 2, 64, 64, 30, 0, 0, 16, 1, 4},  {4, 2, 16, 16, 0, 0, 0, 16, 0, 4},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -150,16 +162,19 @@ static void test_batch(void **state)
 /* Scores that are infinite, NaN, equal, and far apart. */
 static void test_odd_scores(void **state)
 {
-  const shape s = {4, 2, 32, 32, 0, 0};
-  for (int odd = 1; odd < 3; odd++) {
+  static const shape several[] = {{.heads = 4, .kv_heads = 2, .key_dim = 32, .value_dim = 32},
+                                  {.heads = 4, .kv_heads = 2, .key_dim = 32, .value_dim = 32, .softcap = 5}};
+  for (int n = 0; n < 4; n++) {
+    const shape *s = &several[n / 2];
+    bool nonfinite = n % 2;
     uint64_t seed = 300;
     world w;
-    open_world(&seed, &w, &s);
-    reserve_all(*state, 16, MOST_KEYS, s.heads);
-    float *q = random_floats(&seed, (size_t)(16 * s.heads * s.key_dim), 40);
-    sprinkle(&seed, w.tables[0][1], w.block_floats, odd > 1);
-    sprinkle(&seed, q, (size_t)(4 * s.heads * s.key_dim), odd > 1);
-    memset(q + 8 * s.heads * s.key_dim, 0, (size_t)(s.heads * s.key_dim) * sizeof *q);
+    open_world(&seed, &w, s);
+    reserve_all(*state, 16, MOST_KEYS, s->heads);
+    float *q = random_floats(&seed, (size_t)(16 * s->heads * s->key_dim), 40);
+    sprinkle(&seed, w.tables[0][1], w.block_floats, nonfinite);
+    sprinkle(&seed, q, (size_t)(4 * s->heads * s->key_dim), nonfinite);
+    memset(q + 8 * s->heads * s->key_dim, 0, (size_t)(s->heads * s->key_dim) * sizeof *q);
     ops_row row = {.count = 16, .position = 100, .kind = ROW_READ, .split = 200, .slots = &w.views[0]};
     compare(*state, &w, q, &row, 1, 16, "odd scores");
     free(q);
@@ -170,7 +185,7 @@ static void test_odd_scores(void **state)
 /* What a token does not see has no influence, whatever it is: unwritten places are NaN here. */
 static void test_hidden_keys(void **state)
 {
-  const shape s = {4, 2, 64, 64, 0, 0};
+  const shape s = {.heads = 4, .kv_heads = 2, .key_dim = 64, .value_dim = 64};
   uint64_t seed = 400;
   world w;
   open_world(&seed, &w, &s);
@@ -184,6 +199,24 @@ static void test_hidden_keys(void **state)
   float *q = random_floats(&seed, (size_t)(8 * s.heads * s.key_dim), 1);
   ops_row row = {.count = 8, .position = 67, .kind = ROW_READ, .split = 200, .slots = &w.views[0]};
   compare(*state, &w, q, &row, 1, 8, "hidden keys");
+  free(q);
+  close_world(&w);
+}
+
+/* Blocks that no head of a block-sparse layer looks at may be absent. */
+static void test_hidden_blocks(void **state)
+{
+  const shape s = {4, 2, 64, 64, 0, 0, 0, 64, 1, 50};
+  uint64_t seed = 500;
+  world w;
+  open_world(&seed, &w, &s);
+  reserve_all(*state, 8, MOST_KEYS, s.heads);
+  void *kept[2] = {w.tables[0][0], w.tables[0][1]};
+  w.tables[0][0] = w.tables[0][1] = NULL;
+  float *q = random_floats(&seed, (size_t)(8 * s.heads * s.key_dim), 1);
+  ops_row row = {.count = 8, .position = 140, .kind = ROW_READ, .split = 200, .slots = &w.views[0]};
+  compare(*state, &w, q, &row, 1, 8, "hidden blocks");
+  memcpy(w.tables[0], kept, sizeof kept);
   free(q);
   close_world(&w);
 }
@@ -268,8 +301,9 @@ static void test_reserve(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_positions),   cmocka_unit_test(test_batch),  cmocka_unit_test(test_odd_scores),
-      cmocka_unit_test(test_hidden_keys), cmocka_unit_test(test_append), cmocka_unit_test(test_reserve),
+      cmocka_unit_test(test_positions),   cmocka_unit_test(test_batch),         cmocka_unit_test(test_odd_scores),
+      cmocka_unit_test(test_hidden_keys), cmocka_unit_test(test_hidden_blocks), cmocka_unit_test(test_append),
+      cmocka_unit_test(test_reserve),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);
 }

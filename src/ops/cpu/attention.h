@@ -27,6 +27,8 @@ typedef struct query_set {
   const struct op_attention *a;
   const ops_kv_view *kv;
   int kv_head, n;
+  int head;            /* block-sparse only: the query head, and the */
+  int64_t query_block; /* block that its queries lie in */
   ops_range ranges[VISIBLE_MOST];
   int n_ranges;
   int64_t low[QUERIES], high[QUERIES];
@@ -42,6 +44,25 @@ typedef struct stretch {
   int64_t at;
 } stretch;
 
+/* Whether a block-sparse head looks at a key block. */
+static bool sees_block(const struct op_attention *a, int head, int64_t query_block, int64_t block)
+{
+  return query_block - block < a->sparse_local || (block + head + 1) % a->sparse_stride == 0;
+}
+
+/* Steps over the blocks that are hidden at `position`, and cuts what is left to the block after them. A query's own
+ * block is the last, and seen. */
+static int64_t skip_hidden(const query_set *set, int64_t position, int64_t *left)
+{
+  int64_t size = set->a->sparse_block;
+  while (!sees_block(set->a, set->head, set->query_block, position / size)) {
+    *left -= size - position % size;
+    position += size - position % size;
+  }
+  *left = *left < size - position % size ? *left : size - position % size;
+  return position;
+}
+
 /* Steps to the next stretch; start with *range = 0, *done = 0, s->at = 0 and s->count = 0. */
 static bool next_stretch(const query_set *set, int *range, int64_t *done, stretch *s)
 {
@@ -53,6 +74,11 @@ static bool next_stretch(const query_set *set, int *range, int64_t *done, stretc
       return false;
   }
   int64_t position = set->ranges[*range].first + *done, left = set->ranges[*range].count - *done;
+  if (set->a->sparse_block) {
+    int64_t seen = skip_hidden(set, position, &left);
+    *done += seen - position;
+    position = seen;
+  }
   s->block = set->kv->blocks[position / KV_BLOCK];
   s->first = (int)(position % KV_BLOCK);
   s->count = left < KV_BLOCK - s->first ? (int)left : KV_BLOCK - s->first;
@@ -123,6 +149,13 @@ static float most_of(const float *x, int64_t n)
   return result;
 }
 
+/* Scores of one query that a model caps. */
+static void cap_scores(float cap, float *x, int64_t n)
+{
+  for (int64_t j = 0; j < n; j += VW)
+    v_store(x + j, vm_tanh(v_load(x + j) / v_set(cap)) * v_set(cap));
+}
+
 /* Terms of the softmax in place of the scores, and their sums. Vectors may run over the end of what a query sees: the
  * rows of scores have room, and nobody reads it. */
 static void exponentiate(const query_set *set, float *totals)
@@ -130,6 +163,8 @@ static void exponentiate(const query_set *set, float *totals)
   for (int i = 0; i < set->n; i++) {
     float *x = set->scores[i] + set->low[i];
     int64_t n = set->high[i] - set->low[i];
+    if (set->a->softcap != 0)
+      cap_scores(set->a->softcap, x, n);
     vf most = v_set(most_of(x, n));
     for (int64_t j = 0; j < n; j += VW)
       v_store(x + j, vm_exp(v_load(x + j) - most));
@@ -278,6 +313,30 @@ static void attend(const query_set *set)
     value_stretch(set, &s);
 }
 
+/* Adds one query of a block-sparse head, which sees keys of the positions up to its own. */
+static bool join_sparse(query_set *set, int head, int64_t position)
+{
+  const struct op_attention *a = set->a;
+  int64_t query_block = position / a->sparse_block, *high = &set->high[set->n];
+  if (set->n == 0) {
+    set->head = head;
+    set->query_block = query_block;
+    set->n_ranges = 1;
+    *high = position % a->sparse_block + 1;
+    for (int64_t block = 0; block < query_block; block++)
+      *high += sees_block(a, head, query_block, block) ? a->sparse_block : 0;
+    set->common_low = 0;
+    set->common_high = *high;
+  } else {
+    if (head != set->head || query_block != set->query_block)
+      return false;
+    *high = high[-1] + 1;
+  }
+  set->ranges[0] = (ops_range){0, position + 1};
+  set->low[set->n++] = 0;
+  return true;
+}
+
 /* Adds one query, whose keys are `ranges`; false if it cannot go together with those already there. */
 static bool join(query_set *set, const ops_range *ranges, int n, bool same_token)
 {
@@ -316,7 +375,7 @@ typedef struct attention_job {
   size_t stride; /* floats between rows of scores */
 } attention_job;
 
-/* Queries [begin, end) of a row's head, counted token by token. */
+/* Queries [begin, end) of a row's head, counted token by token; those of block-sparse heads head by head. */
 static void run_queries(const attention_job *job, const ops_row *row, int kv_head, int begin, int end, float *scratch)
 {
   const struct op_attention *a = job->a;
@@ -325,16 +384,17 @@ static void run_queries(const attention_job *job, const ops_row *row, int kv_hea
   int last_token = -1;
   for (int i = begin; i < end;) {
     ops_range ranges[VISIBLE_MOST];
-    int t = i / repeats;
+    int t = a->sparse_block ? i % row->count : i / repeats;
+    int head = kv_head * repeats + (a->sparse_block ? i / row->count : i % repeats);
     ops_row_kind kind = a->by_time ? ROW_READ : row->kind;
     int n = ops_visible(a->window, a->keep, row->position + t, row->split, kind, ranges);
-    if (!join(&set, ranges, n, t == last_token)) {
+    if (a->sparse_block ? !join_sparse(&set, head, row->position + t) : !join(&set, ranges, n, t == last_token)) {
       attend(&set);
       set.n = 0;
       last_token = -1;
       continue;
     }
-    int64_t at = (int64_t)(row->first + t) * a->heads + kv_head * repeats + i % repeats;
+    int64_t at = (int64_t)(row->first + t) * a->heads + head;
     set.q[set.n - 1] = a->q + at * a->key_dim;
     set.out[set.n - 1] = a->out + at * a->value_dim;
     set.scores[set.n - 1] = scratch + (size_t)(set.n - 1) * job->stride;
@@ -362,10 +422,18 @@ static void attention_share(void *user, int worker, int count)
   }
 }
 
+/* Whether there is a kernel for it: a head that might see nothing of its own block, or a block-sparse window, is the
+ * reference's. */
+static bool has_kernel(const struct op_attention *a)
+{
+  return a->type == DT_F32 && a->out_type == DT_F32 && a->key_dim <= MOST_DIM &&
+         (!a->sparse_block || (!a->window && a->sparse_local > 0));
+}
+
 void CPU_NAME(cpu_attention)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_attention *a = &record->attention;
-  if (a->type != DT_F32 || a->key_dim > MOST_DIM || a->softcap != 0 || a->sparse_block) {
+  if (!has_kernel(a)) {
     ref_attention(cx, record, step);
     return;
   }
