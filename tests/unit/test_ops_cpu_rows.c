@@ -93,15 +93,17 @@ typedef struct rope_shape {
   int q_heads, k_heads, head_dim, dims;
   bool traditional;
   float mscale, position_scale;
+  int ntk_from;
 } rope_shape;
 
 static void test_rope(void **state)
 {
   static const rope_shape shapes[] = {
-      {14, 2, 64, 64, false, 1, 1},    {3, 1, 128, 128, false, 1.25f, 0.125f},
-      {2, 2, 80, 40, true, 1, 1},      {1, 1, 6, 4, false, 0.5f, 1},
-      {4, 1, 33, 7, false, 2, 1},      {5, 3, 256, 256, true, 1.5f, 1},
-      {2, 1, 72, 70, false, 1, 0.25f},
+      {14, 2, 64, 64, false, 1, 1, 0},    {3, 1, 128, 128, false, 1.25f, 0.125f, 0},
+      {2, 2, 80, 40, true, 1, 1, 0},      {1, 1, 6, 4, false, 0.5f, 1, 0},
+      {4, 1, 33, 7, false, 2, 1, 0},      {5, 3, 256, 256, true, 1.5f, 1, 0},
+      {2, 1, 72, 70, false, 1, 0.25f, 0}, {14, 2, 64, 64, false, 1, 1, 4020},
+      {3, 3, 80, 40, true, 2, 0.5f, 10},  {9, 4, 33, 18, false, 1, 2, 100000},
   };
   uint64_t seed = 6;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -119,6 +121,9 @@ static void test_rope(void **state)
     r.rope.position_scale = s->position_scale;
     r.rope.mscale = s->mscale;
     r.rope.traditional = s->traditional;
+    r.rope.ntk_from = s->ntk_from;
+    r.rope.ntk_base = 1e6;
+    r.rope.ntk_scale = (double)s->position_scale;
     /* Rows of several sequences; the last one's angles leave the range of every integer. */
     const ops_row rows[] = {{.first = 0, .count = 1, .position = 0},
                             {.first = 1, .count = 40, .position = 4000},

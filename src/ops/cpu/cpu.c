@@ -92,7 +92,7 @@ static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads,
 #define ENTRY(op, level) [OP_##op] = cpu_##op##_##level,
 #define TABLE(level, label)                                                                                            \
   {                                                                                                                    \
-    .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_INHERITED}, .alloc = host_alloc, .release = host_release,   \
+    .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_SHARED}, .alloc = host_alloc, .release = host_release,      \
     .write = host_copy, .read = host_copy, .kv_block_bytes = kv_block_bytes, .reserve = reserve,                       \
   }
 

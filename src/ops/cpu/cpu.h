@@ -8,7 +8,7 @@
 
 #include "ops/ops.h"
 
-/* The ops that have kernels; the others run the reference's. */
+/* The ops that have kernels at every level. */
 #define CPU_KERNELS(KERNEL, level)                                                                                     \
   KERNEL(linear, level)                                                                                                \
   KERNEL(rms_norm, level)                                                                                              \
@@ -23,9 +23,9 @@
   KERNEL(softcap, level)                                                                                               \
   KERNEL(add, level)
 
-/* Table entries for the rest. */
-#define CPU_INHERITED                                                                                                  \
-  [OP_embed] = ref_embed, [OP_regroup] = ref_regroup, [OP_select] = ref_select
+/* Table entries for those that every level shares (copies.c). */
+#define CPU_SHARED [OP_embed] = cpu_embed, [OP_regroup] = cpu_regroup, [OP_select] = cpu_select
+ops_fn cpu_embed, cpu_regroup, cpu_select;
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
 CPU_KERNELS(CPU_DECLARE, baseline)

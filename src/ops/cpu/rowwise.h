@@ -13,7 +13,7 @@
 
 /* ---- rms_norm and layer_norm ---- */
 
-/* What the two have in common. `rows` are groups of tokens: tokens * count. */
+/* What the two have in common. `rows` are groups of tokens: tokens * count. A single one is not divided. */
 typedef struct norm_job {
   const float *x, *w, *b;
   float *y;
@@ -142,7 +142,7 @@ void CPU_NAME(cpu_rms_norm)(ops_context *cx, const op_record *record, const ops_
   job.rows = ops_extent(record, step) * a->count;
   job.x_stride = a->x_stride;
   job.y_stride = a->y_stride;
-  cpu_run(cx, (int64_t)job.rows * a->width * 2, rms_norm_share, &job);
+  cpu_run(cx, job.rows > 1 ? (int64_t)job.rows * a->width * 2 : 0, rms_norm_share, &job);
 }
 
 void CPU_NAME(cpu_layer_norm)(ops_context *cx, const op_record *record, const ops_step *step)
@@ -158,7 +158,7 @@ void CPU_NAME(cpu_layer_norm)(ops_context *cx, const op_record *record, const op
   job.rows = ops_extent(record, step) * a->count;
   job.x_stride = a->x_stride;
   job.y_stride = a->y_stride;
-  cpu_run(cx, (int64_t)job.rows * a->width * 3, layer_norm_share, &job);
+  cpu_run(cx, job.rows > 1 ? (int64_t)job.rows * a->width * 3 : 0, layer_norm_share, &job);
 }
 
 /* ---- rope ---- */
@@ -194,23 +194,46 @@ INLINE void rotate_pairs(const struct op_rope *a, float *x, int i, int n, const 
   }
 }
 
-static void rotate_token(const struct op_rope *a, int64_t token, float position)
+/* Heads [0, heads) of one token at `length`, which decides about the frequencies. */
+typedef struct turned {
+  float *x;
+  int heads;
+  int64_t length;
+} turned;
+
+/* Both kinds of heads of a token, or one: all of them turn by the same angles. */
+static void rotate_heads(const struct op_rope *a, float position, const turned *parts, int n_parts)
 {
   int half = a->dims / 2;
-  float *q = a->q + token * a->q_heads * a->head_dim, *k = a->k + token * a->k_heads * a->head_dim;
+  bool grown = ref_grown(a, parts->length);
+  float rate = grown ? ref_grown_rate(a, parts->length) : 0;
   for (int i = 0; i < half; i += VW) {
     int n = half - i < VW ? half - i : VW;
     float inverse[VW] = {0}, c[VW], s[VW];
-    memcpy(inverse, a->inverse + i, (size_t)n * sizeof *inverse);
-    vf sine, cosine;
-    vm_sincos(v_set(position) * v_load(inverse), &sine, &cosine);
+    if (grown)
+      for (int j = 0; j < n; j++)
+        inverse[j] = (float)-(i + j) * rate;
+    else
+      memcpy(inverse, a->inverse + i, (size_t)n * sizeof *inverse);
+    vf frequency = grown ? vm_exp(v_load(inverse)) : v_load(inverse), sine, cosine;
+    vm_sincos(v_set(position) * frequency, &sine, &cosine);
     v_store(s, sine);
     v_store(c, cosine);
-    for (int h = 0; h < a->q_heads; h++)
-      rotate_pairs(a, q + h * a->head_dim, i, n, c, s);
-    for (int h = 0; h < a->k_heads; h++)
-      rotate_pairs(a, k + h * a->head_dim, i, n, c, s);
+    for (const turned *part = parts; part < parts + n_parts; part++)
+      for (int h = 0; h < part->heads; h++)
+        rotate_pairs(a, part->x + h * a->head_dim, i, n, c, s);
   }
+}
+
+static void rotate_token(const struct op_rope *a, int64_t token, int64_t at)
+{
+  float position = (float)at * a->position_scale;
+  const turned parts[] = {{a->q + token * a->q_heads * a->head_dim, a->q_heads, at + a->q_heads},
+                          {a->k + token * a->k_heads * a->head_dim, a->k_heads, at + a->k_heads}};
+  bool apart = ref_grown(a, parts[0].length) || ref_grown(a, parts[1].length);
+  rotate_heads(a, position, &parts[0], apart ? 1 : 2);
+  if (apart)
+    rotate_heads(a, position, &parts[1], 1);
 }
 
 static void rope_share(void *user, int worker, int count)
@@ -223,7 +246,7 @@ static void rope_share(void *user, int worker, int count)
     for (int t = 0; t < row->count; t++) {
       int64_t token = row->first + t;
       if (token >= (int64_t)begin && token < (int64_t)end)
-        rotate_token(job->a, token, (float)(row->position + t) * job->a->position_scale);
+        rotate_token(job->a, token, row->position + t);
     }
   }
 }
@@ -231,7 +254,7 @@ static void rope_share(void *user, int worker, int count)
 void CPU_NAME(cpu_rope)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_rope *a = &record->rope;
-  if (a->type != DT_F32 || a->dims % 2 || a->ntk_from) {
+  if (a->type != DT_F32 || a->dims % 2) {
     ref_rope(cx, record, step);
     return;
   }

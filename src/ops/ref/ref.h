@@ -32,6 +32,14 @@ static inline float ref_cap(ops_dtype type, float cap, float x)
   return ops_round(type, ops_round(type, math_tanh(ops_round(type, x / cap))) * cap);
 }
 
+/* Whether a rotation at this length (heads + position) has grown frequencies. Frequency i is then exp(-i * rate). */
+static inline bool ref_grown(const struct op_rope *a, int64_t length)
+{
+  return a->ntk_from && length > a->ntk_from;
+}
+
+float ref_grown_rate(const struct op_rope *a, int64_t length);
+
 /* Bytes of one packed row. */
 static inline int64_t ref_row_bytes(const ops_weight *w)
 {

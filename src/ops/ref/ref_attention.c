@@ -9,24 +9,25 @@
 
 /* ---- rope ---- */
 
-/* Frequency i of a base that has grown with the length: mx.fast.rope given that base. */
-static float grown_inverse(const struct op_rope *a, int64_t length, int i)
+/* The base grows with the length: mx.fast.rope given that base, whose logarithm it takes once. */
+float ref_grown_rate(const struct op_rope *a, int64_t length)
 {
   double stretch = a->ntk_scale * (double)length / a->ntk_from - (a->ntk_scale - 1);
   double base = a->ntk_base * pow(stretch, (double)a->dims / (a->dims - 2));
   int half = a->dims / 2;
-  return math_exp((float)-i * (math_log((float)base) / (float)half));
+  return math_log((float)base) / (float)half;
 }
 
 static void rotate_head(const struct op_rope *a, float *x, float position, int64_t length)
 {
   int half = a->dims / 2;
-  bool grown = a->ntk_from && length > a->ntk_from;
+  bool grown = ref_grown(a, length);
+  float rate = grown ? ref_grown_rate(a, length) : 0;
   if (a->mscale != 1.0f)
     for (int i = 0; i < a->dims; i++)
       x[i] = ops_round(a->type, ops_round(a->type, a->mscale) * x[i]);
   for (int i = 0; i < half; i++) {
-    float angle = position * (grown ? grown_inverse(a, length, i) : a->inverse[i]);
+    float angle = position * (grown ? math_exp((float)-i * rate) : a->inverse[i]);
     float c = ops_round(a->type, math_cos(angle)), s = ops_round(a->type, math_sin(angle));
     float *first = a->traditional ? x + 2 * i : x + i, *second = a->traditional ? first + 1 : first + half;
     float x1 = *first, x2 = *second;
