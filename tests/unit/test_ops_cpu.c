@@ -15,7 +15,7 @@ typedef struct format {
 
 static void describe(const format *f, int64_t n, int64_t k, char *out, size_t size)
 {
-  static const char *const quants[] = {"dense", "affine", "mxfp4", "mxfp8", "nvfp4"};
+  static const char *const quants[] = {"dense", "affine", "mxfp4", "mxfp8", "nvfp4", "ternary"};
   static const char *const types[] = {"f32", "bf16", "f16"};
   snprintf(out, size, "%s %d bits, groups of %d, %s, %lld x %lld", quants[f->quant], f->bits, f->group,
            types[f->stored], (long long)n, (long long)k);
@@ -66,6 +66,11 @@ static weight random_weight(uint64_t *seed, const format *f, int64_t n, int64_t 
   x.w.k = k;
   if (f->quant == Q_NONE) {
     x.w.data = random_values(seed, f->stored, n * k, 1.0f, &x.base[0]);
+    return x;
+  }
+  if (f->quant == Q_TERNARY) {
+    x.w.data = random_bytes(seed, (n + 3) / 4 * k, 0, 255, &x.base[0]);
+    x.w.factor = random_float(seed, 2);
     return x;
   }
   int64_t groups = n * (k / f->group);
@@ -220,21 +225,34 @@ static void test_dense(void **state)
   }
 }
 
+/* Four outputs a byte: sizes that leave bit pairs of the last rows unused, rows shorter and longer than a vector. */
+static void test_ternary(void **state)
+{
+  static const int sizes[][2] = {{1, 1},   {2, 64},   {3, 7},     {5, 300},   {64, 64}, {65, 63},
+                                 {69, 37}, {130, 65}, {261, 520}, {512, 256}, {127, 1}, {320, 129}};
+  const format f = {Q_TERNARY, 2, 0, DT_F32};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    compare_format(*state, &f, sizes[i][0], sizes[i][1]);
+}
+
 /* Three outputs of different formats and sizes share one input, with and without bias and residual. */
 static void test_several_outputs(void **state)
 {
-  static const format formats[] = {{Q_AFFINE, 4, 64, DT_BF16}, {Q_NONE, 0, 0, DT_BF16}, {Q_AFFINE, 6, 32, DT_F16}};
+  static const format formats[][3] = {{{Q_AFFINE, 4, 64, DT_BF16}, {Q_NONE, 0, 0, DT_BF16}, {Q_AFFINE, 6, 32, DT_F16}},
+                                      {{Q_TERNARY, 2, 0, DT_F32}, {Q_TERNARY, 2, 0, DT_F32}, {Q_NONE, 0, 0, DT_F32}}};
   static const int64_t sizes[] = {130, 33, 5};
   uint64_t seed = 5;
-  weight w[3];
-  for (int i = 0; i < 3; i++)
-    w[i] = random_weight(&seed, &formats[i], sizes[i], 128);
-  float *x = random_floats(&seed, MOST_TOKENS * 128, 1);
-  for (int how = 0; how < 4; how++)
-    compare(*state, &seed, w, 3, how & 1, how & 2, x, "three outputs");
-  free(x);
-  for (int i = 0; i < 3; i++)
-    free_weight(&w[i]);
+  for (int f = 0; f < 2; f++) {
+    weight w[3];
+    for (int i = 0; i < 3; i++)
+      w[i] = random_weight(&seed, &formats[f][i], sizes[i], 128);
+    float *x = random_floats(&seed, MOST_TOKENS * 128, 1);
+    for (int how = 0; how < 4; how++)
+      compare(*state, &seed, w, 3, how & 1, how & 2, x, "three outputs");
+    free(x);
+    for (int i = 0; i < 3; i++)
+      free_weight(&w[i]);
+  }
 }
 
 /* Scales stored as float32 whose low bits are zero up to a point: those that allow a fused multiply-add, those that
@@ -291,9 +309,10 @@ static void test_odd_scales(void **state)
 /* Inputs with zeros of both signs, subnormals, infinities and NaN. */
 static void test_odd_inputs(void **state)
 {
-  static const format formats[] = {{Q_AFFINE, 4, 64, DT_BF16}, {Q_NONE, 0, 0, DT_F16}, {Q_MXFP4, 4, 32, DT_F32}};
+  static const format formats[] = {
+      {Q_AFFINE, 4, 64, DT_BF16}, {Q_NONE, 0, 0, DT_F16}, {Q_MXFP4, 4, 32, DT_F32}, {Q_TERNARY, 2, 0, DT_F32}};
   uint64_t seed = 23;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     weight w = random_weight(&seed, &formats[i], 40, 64);
     float *x = random_floats(&seed, MOST_TOKENS * 64, 1);
     sprinkle(&seed, x, MOST_TOKENS / 2 * 64, false);
@@ -324,9 +343,11 @@ static void test_levels(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_levels),     cmocka_unit_test(test_affine),       cmocka_unit_test(test_affine_long),
-      cmocka_unit_test(test_fp),         cmocka_unit_test(test_dense),        cmocka_unit_test(test_several_outputs),
-      cmocka_unit_test(test_odd_scales), cmocka_unit_test(test_round_scales), cmocka_unit_test(test_odd_inputs),
+      cmocka_unit_test(test_levels),          cmocka_unit_test(test_affine),
+      cmocka_unit_test(test_affine_long),     cmocka_unit_test(test_fp),
+      cmocka_unit_test(test_dense),           cmocka_unit_test(test_ternary),
+      cmocka_unit_test(test_several_outputs), cmocka_unit_test(test_odd_scales),
+      cmocka_unit_test(test_round_scales),    cmocka_unit_test(test_odd_inputs),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);
 }

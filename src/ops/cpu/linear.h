@@ -9,6 +9,9 @@
  *                  and multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in
  *                  float32 between blocks of k, which rounds nothing.
  *
+ * A byte of a ternary matrix holds four outputs that lie a quarter of the matrix apart: a vector of bytes gives four
+ * vectors of them, and its sums are multiplied by the factor of the matrix at the end.
+ *
  * The fp modes sum a group first and add scale * that to the sum: a group is then the block of k that starts at zero.
  * Work is shared by outputs, in units of one tile.
  */
@@ -34,29 +37,32 @@ typedef struct linear_job {
 
 /* ---- sums to outputs ---- */
 
-/* Rows [t0, t0 + tokens) of outputs [n0, n0 + nv * VW) of matrix i: y = residual + (sum + bias). */
-static void finish(const linear_job *job, int i, int t0, int tokens, int64_t n0, int nv, const float *sums)
+/* Outputs [n, n + VW) of matrix i for token t, of which `left` exist: y = residual + (sum + bias). */
+static void finish_vector(const linear_job *job, int i, int t, int64_t n, int64_t left, const float *sum)
 {
   const struct op_linear *a = job->a;
-  int64_t width = a->w[i]->n;
+  int64_t at = t * a->w[i]->n + n;
+  const float *bias = a->bias[i] ? a->bias[i] + n : NULL, *residual = i == 0 && a->residual ? a->residual + at : NULL;
+  float *y = a->y[i] + at;
+  if (left >= VW) {
+    vf x = v_load(sum);
+    x = bias ? x + v_load(bias) : x;
+    v_store(y, residual ? v_load(residual) + x : x);
+    return;
+  }
+  for (int64_t lane = 0; lane < left; lane++) {
+    float x = bias ? sum[lane] + bias[lane] : sum[lane];
+    y[lane] = residual ? residual[lane] + x : x;
+  }
+}
+
+/* Rows [t0, t0 + tokens) of outputs [n0, n0 + nv * VW) of matrix i. */
+static void finish(const linear_job *job, int i, int t0, int tokens, int64_t n0, int nv, const float *sums)
+{
   for (int v = 0; v < nv; v++) {
     int64_t n = n0 + v * VW;
-    int64_t left = width - n;
-    for (int t = 0; t < tokens; t++) {
-      const float *sum = sums + (t * nv + v) * VW;
-      float *y = a->y[i] + (t0 + t) * width + n;
-      const float *residual = i == 0 && a->residual ? a->residual + (t0 + t) * width + n : NULL;
-      if (left >= VW) {
-        vf x = v_load(sum);
-        x = a->bias[i] ? x + v_load(a->bias[i] + n) : x;
-        v_store(y, residual ? v_load(residual) + x : x);
-        continue;
-      }
-      for (int64_t lane = 0; lane < left; lane++) {
-        float x = a->bias[i] ? sum[lane] + a->bias[i][n + lane] : sum[lane];
-        y[lane] = residual ? residual[lane] + x : x;
-      }
-    }
+    for (int t = 0; t < tokens; t++)
+      finish_vector(job, i, t0 + t, n, job->a->w[i]->n - n, sums + (t * nv + v) * VW);
   }
 }
 
@@ -364,6 +370,95 @@ static tile_fn *decode_kernel(const ops_weight *w, int nv)
   }
 }
 
+/* ---- ternary ---- */
+
+/* The sums of bit pairs [pair, pair + nv) of VW byte rows from r0 on, times the factor of the matrix. */
+static void finish_ternary(const linear_job *job, int i, int t0, int tokens, int64_t r0, int pair, int nv, float *sums)
+{
+  const ops_weight *w = job->a->w[i];
+  int64_t rows = ternary_rows(w);
+  for (int v = 0; v < nv; v++) {
+    int64_t n = (pair + v) * rows + r0, left = w->n - n < rows - r0 ? w->n - n : rows - r0;
+    for (int t = 0; left > 0 && t < tokens; t++) {
+      float *sum = sums + (t * nv + v) * VW;
+      v_store(sum, v_load(sum) * v_set(w->factor));
+      finish_vector(job, i, t0 + t, n, left, sum);
+    }
+  }
+}
+
+/* Byte rows [r0, r0 + tiles * VW) for one token: each byte gives four outputs. */
+INLINE void decode_ternary(const int tiles, const linear_job *job, int i, int64_t r0)
+{
+  const ops_weight *w = job->a->w[i];
+  const uint8_t *rows[2 * VW], *ahead = w->data + (r0 + tiles * VW) * w->k;
+  vf acc[2][4];
+  vu packed[2][VW];
+  UNROLL for (int s = 0; s < tiles; s++)
+  {
+    UNROLL for (int v = 0; v < 4; v++) acc[s][v] = v_set(0);
+  }
+  find_ternary_rows(w, r0, tiles * VW, rows);
+  for (int64_t k = 0; k < w->k; k += 4 * VW) {
+    int n = w->k - k < 4 * VW ? (int)(w->k - k) : 4 * VW;
+    const float *x = job->a->x + k;
+    for (int s = 0; s < tiles; s++)
+      load_words(rows + s * VW, k, n, packed[s]);
+    for (int line = 0; line < tiles * VW * 4 * VW; line += 64)
+      __builtin_prefetch(ahead + line, 0, 2);
+    ahead += tiles * VW * 4 * VW;
+    for (int j = 0; j < n; j++) {
+      vf input = v_set(x[j]);
+      UNROLL for (int s = 0; s < tiles; s++)
+      {
+        vu byte = packed[s][j / 4] >> (8 * (j % 4));
+        UNROLL for (int v = 0; v < 4; v++) acc[s][v] += input * v_ternary(byte >> (2 * v));
+      }
+    }
+  }
+  for (int s = 0; s < tiles; s++) {
+    float sums[4 * VW];
+    UNROLL for (int v = 0; v < 4; v++) v_store(sums + v * VW, acc[s][v]);
+    finish_ternary(job, i, 0, 1, r0 + s * VW, 0, 4, sums);
+  }
+}
+
+/* VW byte rows from r0 on for all tokens, two of their bit pairs at a time. */
+static void ternary_by_tile(const linear_job *job, int i, int64_t r0)
+{
+  const ops_weight *w = job->a->w[i];
+  const uint8_t *rows[VW];
+  float tile[K_BLOCK * 2 * VW], sums[TOKEN_BLOCK * 2 * VW];
+  find_ternary_rows(w, r0, VW, rows);
+  for (int pair = 0; pair < 4; pair += 2) {
+    for (int t0 = 0; t0 < job->tokens; t0 += TOKEN_BLOCK) {
+      int tokens = job->tokens - t0 < TOKEN_BLOCK ? job->tokens - t0 : TOKEN_BLOCK;
+      memset(sums, 0, (size_t)(tokens * 2 * VW) * sizeof *sums);
+      for (int64_t k0 = 0; k0 < w->k; k0 += K_BLOCK) {
+        int count = w->k - k0 < K_BLOCK ? (int)(w->k - k0) : K_BLOCK;
+        expand_ternary(rows, pair, k0, count, tile);
+        products(tokens, 2, tile, count, job->a->x + t0 * w->k + k0, w->k, sums, NULL);
+      }
+      finish_ternary(job, i, t0, tokens, r0, pair, 2, sums);
+    }
+  }
+}
+
+/* Byte rows [begin, end). */
+static void run_ternary(const linear_job *job, int i, int64_t begin, int64_t end)
+{
+  for (int64_t r = begin; r < end; r += VW) {
+    if (job->tokens > 1)
+      ternary_by_tile(job, i, r);
+    else if (end - r <= VW)
+      decode_ternary(1, job, i, r);
+    else {
+      decode_ternary(2, job, i, r);
+      r += VW;
+    }
+  }
+}
+
 /* ---- sharing ---- */
 
 /* Vectors of outputs that the next tile takes, of `left` outputs in this share. */
@@ -387,9 +482,16 @@ static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end
   }
 }
 
+/* What workers share: outputs, or byte rows of a ternary matrix. */
+static int64_t extent_of(const linear_job *job, int i)
+{
+  const ops_weight *w = job->a->w[i];
+  return w->quant == Q_TERNARY ? ternary_rows(w) : w->n;
+}
+
 static int64_t units_of(const linear_job *job, int i)
 {
-  return (job->a->w[i]->n + job->unit - 1) / job->unit;
+  return (extent_of(job, i) + job->unit - 1) / job->unit;
 }
 
 static void run_share(void *user, int worker, int count)
@@ -404,9 +506,9 @@ static void run_share(void *user, int worker, int count)
     int64_t first = (int64_t)begin - before, last = (int64_t)end - before, own = units_of(job, i);
     before += own;
     first = first > 0 ? first * job->unit : 0;
-    last = last < own ? last * job->unit : job->a->w[i]->n;
+    last = last < own ? last * job->unit : extent_of(job, i);
     if (first < last)
-      run_outputs(job, i, first, last);
+      (job->a->w[i]->quant == Q_TERNARY ? run_ternary : run_outputs)(job, i, first, last);
   }
 }
 
@@ -418,7 +520,7 @@ void CPU_NAME(cpu_linear)(ops_context *cx, const op_record *record, const ops_st
   int64_t products = 0;
   for (int i = 0; i < a->outputs; i++) {
     products += a->w[i]->n * a->w[i]->k * job.tokens;
-    if (a->product[i] != DT_F32 || a->type[i] != DT_F32 || a->w[i]->quant == Q_TERNARY) {
+    if (a->product[i] != DT_F32 || a->type[i] != DT_F32) {
       ref_linear(cx, record, step);
       return;
     }

@@ -195,6 +195,13 @@ INLINE vf v_fp4(vu x)
   return (vf)_mm512_permutexvar_ps((__m512i)x, table);
 }
 
+/* The low two bits less one, as a number. */
+INLINE vf v_ternary(vu x)
+{
+  const __m512 table = _mm512_setr_ps(-1, 0, 1, 2, -1, 0, 1, 2, -1, 0, 1, 2, -1, 0, 1, 2);
+  return (vf)_mm512_permutexvar_ps((__m512i)x, table);
+}
+
 /* The first n <= 64 bytes at p, zeros behind them; reads no byte more. */
 INLINE vu v_load_bytes(const uint8_t *p, int n)
 {
@@ -328,6 +335,11 @@ INLINE vf v_fp4(vu x)
   return (vf)(magnitude | (x & 8) << 28);
 }
 
+INLINE vf v_ternary(vu x)
+{
+  return (vf)_mm256_permutevar8x32_ps(_mm256_setr_ps(-1, 0, 1, 2, -1, 0, 1, 2), (__m256i)x);
+}
+
 INLINE void v_transpose(vu *r)
 {
   __m256i t[8], s[8];
@@ -415,6 +427,11 @@ INLINE vf v_fp4(vu x)
   vu m = x & 7;
   vf normal = (vf)((m << 22) + (126u << 23)), small = v_float((vi)m) * v_set(0.5f);
   return (vf)((vu)v_select((vi)m < 2, small, normal) | (x & 8) << 28);
+}
+
+INLINE vf v_ternary(vu x)
+{
+  return v_float((vi)(x & 3) - 1);
 }
 
 INLINE void v_transpose(vu *r)

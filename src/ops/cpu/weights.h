@@ -264,4 +264,36 @@ static void expand(int nv, const ops_weight *w, const tile_rows *rows, int64_t k
 #undef AFFINE
 }
 
+/* ---- ternary ---- */
+
+/* A byte row holds outputs r, r + rows, r + 2 rows and r + 3 rows, a bit pair each. */
+static inline int64_t ternary_rows(const ops_weight *w)
+{
+  return (w->n + 3) / 4;
+}
+
+/* Where byte rows [first, first + count) begin; those past the last repeat it. */
+static inline void find_ternary_rows(const ops_weight *w, int64_t first, int count, const uint8_t **rows)
+{
+  int64_t last = ternary_rows(w) - 1;
+  for (int i = 0; i < count; i++)
+    rows[i] = w->data + (first + i < last ? first + i : last) * w->k;
+}
+
+/* Values [k0, k0 + count) of bit pairs `pair` and `pair` + 1 of VW byte rows: a tile of two vectors. */
+static void expand_ternary(const uint8_t *const *rows, int pair, int64_t k0, int count, float *tile)
+{
+  for (int k = 0; k < count; k += 4 * VW) {
+    vu words[VW];
+    int n = count - k < 4 * VW ? count - k : 4 * VW;
+    load_words(rows, k0 + k, n, words);
+    for (int j = 0; j < n; j++) {
+      vu byte = words[j / 4] >> (8 * (j % 4) + 2 * pair);
+      float *out = tile + (size_t)(k + j) * 2 * VW;
+      v_store(out, v_ternary(byte));
+      v_store(out + VW, v_ternary(byte >> 2));
+    }
+  }
+}
+
 #endif
