@@ -72,7 +72,7 @@ static tern_status find_pre(const gguf *g, const pre_kind **out, tern_error *err
 
 bool import_pre_adds_bos(const gguf *g)
 {
-  const pre_kind *pre;
+  const pre_kind *pre = NULL;
   return find_pre(g, &pre, NULL) == TERN_OK && pre->adds_bos;
 }
 

@@ -51,6 +51,8 @@ struct quant_config {
   module_entry *entries;
   size_t n_entries;
   strmap index; /* path to place in `entries` */
+  bool ternary, inverse; /* quant_method bitnet */
+  strmap kept;           /* modules that it leaves dense */
 };
 
 static const char PLACE[] = "config.json: quantization";
@@ -173,6 +175,26 @@ static tern_status read_quantization(quant_config *q, const json_t *object, tern
 
 /* ---- the older key ----------------------------------------------------------------------------------------------- */
 
+/* Ternary weights in all linears but those listed. */
+static tern_status read_bitnet(quant_config *q, const json_t *object, const char *where, tern_error *err)
+{
+  const char **kept, *class;
+  size_t n;
+  TRY(cfg_obj_string(object, where, "linear_class", false, "", &class, err));
+  TRY(cfg_obj_strings(object, where, "modules_to_not_convert", false, &kept, &n, err));
+  tern_status status = strmap_reserve(&q->kept, n) ? TERN_OK : err_nomem(err, where);
+  for (size_t i = 0; i < n && status == TERN_OK; i++) {
+    const char *path = arena_strndup(&q->strings, kept[i], strlen(kept[i]));
+    if (!path || !strmap_put(&q->kept, path, strlen(path), 0, NULL, NULL))
+      status = err_nomem(err, where);
+  }
+  mem_free(kept);
+  q->ternary = true;
+  q->inverse = strcmp(class, "autobitlinear") != 0;
+  q->source = "quant_method bitnet";
+  return status;
+}
+
 static tern_status read_legacy(quant_config *q, const json_t *object, const char *where, tern_error *err)
 {
   if (!json_is_object(object))
@@ -181,6 +203,8 @@ static tern_status read_legacy(quant_config *q, const json_t *object, const char
     return TERN_OK;
   const char *method;
   TRY(cfg_obj_string(object, where, "quant_method", true, NULL, &method, err));
+  if (strcmp(method, "bitnet") == 0)
+    return read_bitnet(q, object, where, err);
   if (strcmp(method, "mxfp4") != 0)
     return err_set(err, TERN_E_UNSUPPORTED,
                    "%s: quant_method \"%.60s\" is not run: convert the unquantised model with mlx_lm.convert", where,
@@ -229,8 +253,16 @@ void quant_close(quant_config *q)
     return;
   mem_free(q->entries);
   strmap_free(&q->index);
+  strmap_free(&q->kept);
   arena_free(&q->strings);
   mem_free(q);
+}
+
+bool quant_ternary(const quant_config *q, const char *path, bool *inverse)
+{
+  uint32_t i;
+  *inverse = q->inverse;
+  return q->ternary && !strmap_get(&q->kept, path, strlen(path), &i);
 }
 
 bool quant_present(const quant_config *q)

@@ -36,6 +36,9 @@ quant_params quant_globals(const quant_config *q);
 /* "quantization" or the quant_method's name, for inspect; "" where not present. */
 const char *quant_source(const quant_config *q);
 
+/* Whether quant_method bitnet makes this linear's weight packed ternary codes, and whether its scale divides. */
+bool quant_ternary(const quant_config *q, const char *path, bool *inverse);
+
 /* Decides one module. `path` is the module's path after renaming, `other` the one before (NULL: the same); the first
  * that has an entry wins. `has_scales`: whether its .scales is in the checkpoint. *quantised says yes or no, *params
  * how. Errors: scales without any quantisation in the config, scales where the config says dense, none where it says

@@ -212,7 +212,7 @@ static tern_status make_linear_or_plain(const maker *m, rope_table *out, tern_er
   const char *name;
   if (!m->config->scaling)
     return make_plain(m, out, err);
-  TRY(scaling_type(m->config, m->where, "(absent)", &name, err));
+  TRY(scaling_type(m->config, m->where, "(absent type)", &name, err));
   return strcmp(name, "linear") == 0 ? make_linear(m, out, err) : unknown(m, name, err);
 }
 
@@ -223,7 +223,7 @@ static tern_status make_su(const maker *m, rope_table *out, tern_error *err)
   const char *name;
   if (!s)
     return make_plain(m, out, err);
-  TRY(scaling_type(m->config, m->where, "(absent)", &name, err));
+  TRY(scaling_type(m->config, m->where, "(absent type)", &name, err));
   if (!cfg_obj_get(s, "long_factor"))
     return err_set(err, TERN_E_FORMAT, "%s: long_factor: required, but absent", m->where);
   if (strcmp(name, "linear") == 0)
@@ -241,7 +241,7 @@ static tern_status make_ntk(const maker *m, rope_table *out, tern_error *err)
   out->ntk_scale = 2;
   if (m->config->scaling) {
     double factor;
-    TRY(scaling_type(m->config, m->where, "(absent)", &name, err));
+    TRY(scaling_type(m->config, m->where, "(absent type)", &name, err));
     TRY(positive(m, "factor", true, 0, &factor, err));
     if (strcmp(name, "linear") != 0 && strcmp(name, "dynamic") != 0)
       return unknown(m, name, err);

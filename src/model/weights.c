@@ -217,13 +217,55 @@ static const char *module_of(const char *weight, char out[NAME_BYTES])
   return out;
 }
 
-static tern_status bind_matrix(binder *b, const char *pattern, weight_place at, int64_t n, int64_t k, ops_weight *out)
+static bool asks_ternary(const binder *b, const weight_found *weight, bool *inverse)
+{
+  char path[NAME_BYTES];
+  const char *module = module_of(weight->path, path);
+  return module && quant_ternary(b->quant, module, inverse);
+}
+
+/* Packed ternary codes and the scale of the whole matrix. */
+static tern_status bind_ternary(binder *b, const st_tensor *t, weight_found scale, int64_t n, int64_t k, bool inverse,
+                                ops_weight *out)
+{
+  float factor = 1;
+  ops_dtype dtype = DT_F32;
+  if (!scale.tensor) {
+    weights_note_missing(b, scale.path);
+    return TERN_OK;
+  }
+  if (t->dtype != ST_U8)
+    return err_set(b->err, TERN_E_FORMAT, "%s: tensor %s: is %s, but ternary weights are U8", ckpt_file(b->c, t),
+                   t->name, st_dtype_name(t->dtype));
+  if (t->rank != 2 || t->shape[0] != (n + 3) / 4 || t->shape[1] != k)
+    return wrong_shape(b, t, (n + 3) / 4, k);
+  TRY(load_vector(b, scale.tensor, 1, 1, &factor, &dtype));
+  *out = (ops_weight){.name = t->name,
+                      .quant = Q_TERNARY,
+                      .bits = 2,
+                      .stored = dtype,
+                      .dtype = dtype,
+                      .n = n,
+                      .k = k,
+                      .data = t->data,
+                      .factor = inverse ? 1.0f / factor : factor};
+  return TERN_OK;
+}
+
+/* What a matrix is for: tables are never ternary, the head only where the config says so. */
+typedef enum matrix_role { ROLE_TABLE, ROLE_LINEAR, ROLE_HEAD } matrix_role;
+
+static tern_status bind_matrix(binder *b, const char *pattern, weight_place at, int64_t n, int64_t k, matrix_role role,
+                               ops_weight *out)
 {
   weight_found weight = weights_find(b, pattern, at, ".weight");
+  bool built = role == ROLE_LINEAR && b->config->arch->ternary, inverse = false;
   if (!weight.tensor) {
     weights_note_missing(b, weight.path);
     return TERN_OK;
   }
+  if (built || (role != ROLE_TABLE && asks_ternary(b, &weight, &inverse)))
+    return bind_ternary(b, weight.tensor, weights_find(b, pattern, at, ".weight_scale"), n, k, !built && inverse, out);
   weight_found scales = weights_find(b, pattern, at, ".scales"), biases = weights_find(b, pattern, at, ".biases");
   bool quantised;
   quant_params p;
@@ -243,41 +285,20 @@ static tern_status bind_matrix(binder *b, const char *pattern, weight_place at, 
   return bind_dense(b, &weight, n, k, out);
 }
 
-/* Packed ternary codes and the scale of the whole matrix. */
-static tern_status bind_ternary(binder *b, const char *pattern, weight_place at, int64_t n, int64_t k, ops_weight *out)
-{
-  weight_found weight = weights_find(b, pattern, at, ".weight"), scale = weights_find(b, pattern, at, ".weight_scale");
-  if (!weight.tensor || !scale.tensor) {
-    weights_note_missing(b, weight.tensor ? scale.path : weight.path);
-    return TERN_OK;
-  }
-  const st_tensor *t = weight.tensor;
-  float factor = 1;
-  ops_dtype dtype = DT_F32;
-  if (t->dtype != ST_U8)
-    return err_set(b->err, TERN_E_FORMAT, "%s: tensor %s: is %s, but ternary weights are U8", ckpt_file(b->c, t),
-                   t->name, st_dtype_name(t->dtype));
-  if (t->rank != 2 || t->shape[0] != (n + 3) / 4 || t->shape[1] != k)
-    return wrong_shape(b, t, (n + 3) / 4, k);
-  TRY(load_vector(b, scale.tensor, 1, 1, &factor, &dtype));
-  *out = (ops_weight){.name = t->name,
-                      .quant = Q_TERNARY,
-                      .bits = 2,
-                      .stored = dtype,
-                      .dtype = dtype,
-                      .n = n,
-                      .k = k,
-                      .data = t->data,
-                      .factor = factor};
-  return TERN_OK;
-}
-
 static tern_status bind_linear(binder *b, const char *pattern, int layer, int64_t n, int64_t k, bool has_bias,
                                ops_weight *w, weight_vector *bias)
 {
   weight_place at = {.layer = layer};
-  TRY(b->config->arch->ternary ? bind_ternary(b, pattern, at, n, k, w) : bind_matrix(b, pattern, at, n, k, w));
+  TRY(bind_matrix(b, pattern, at, n, k, ROLE_LINEAR, w));
   return has_bias ? bind_vector(b, pattern, at, ".bias", n, bias) : TERN_OK;
+}
+
+/* Rows of ternary matrices share bytes: a fused one cannot be taken apart in place. */
+static tern_status check_fused(binder *b, const ops_weight *w)
+{
+  if (w->quant != Q_TERNARY)
+    return TERN_OK;
+  return err_set(b->err, TERN_E_UNSUPPORTED, "tensor %s: fused ternary matrices are not run", w->name);
 }
 
 /* Rows [first, first + n) of w, in place. */
@@ -332,6 +353,7 @@ static tern_status bind_projections(binder *b, int i, layer_weights *l)
     return bind_linear(b, names->v, i, kv, c->width, c->bias_qkv, &l->v, &l->v_bias);
   }
   TRY(bind_linear(b, names->qkv, i, q + 2 * kv, c->width, c->bias_qkv, &l->qkv, &l->qkv_bias));
+  TRY(check_fused(b, &l->qkv));
   if (c->arch->pack == PACK_QKV) {
     l->q = rows_of(&l->qkv, 0, q);
     l->k = rows_of(&l->qkv, q, kv);
@@ -398,8 +420,10 @@ static tern_status bind_mlp(binder *b, int i, layer_weights *l)
     return TERN_OK;
   if (c->layer[i].mlp == PART_LINEAR)
     return bind_linear(b, names->mlp_linear, i, c->width, c->width, bias, &l->down, &l->down_bias);
-  if (names->gate_up)
+  if (names->gate_up) {
     TRY(bind_linear(b, names->gate_up, i, 2 * ffn, c->width, bias, &l->gate_up, &l->gate_up_bias));
+    TRY(check_fused(b, &l->gate_up));
+  }
   switch (c->arch->mlp) {
   case MLP_GATED:
     TRY(bind_linear(b, names->gate, i, ffn, c->width, bias, &l->gate, &l->gate_bias));
@@ -462,7 +486,7 @@ static tern_status bind_head(binder *b)
     return TERN_OK;
   if (a->head == HEAD_OR_EMBED && !weights_have(b, a->names->head, nowhere, ".weight"))
     return TERN_OK; /* bind_all copies the embedding's handle */
-  TRY(bind_matrix(b, a->names->head, nowhere, c->vocab, c->width, &w->head));
+  TRY(bind_matrix(b, a->names->head, nowhere, c->vocab, c->width, ROLE_HEAD, &w->head));
   return c->bias_head ? bind_vector(b, a->names->head, nowhere, ".bias", c->vocab, &w->head_bias) : TERN_OK;
 }
 
@@ -503,9 +527,9 @@ static tern_status bind_all(binder *b)
   const model_config *c = b->config;
   const arch_names *names = c->arch->names;
   model_weights *w = b->out;
-  TRY(bind_matrix(b, names->embed, nowhere, c->vocab, c->width, &w->embed));
+  TRY(bind_matrix(b, names->embed, nowhere, c->vocab, c->width, ROLE_TABLE, &w->embed));
   if (names->positions)
-    TRY(bind_matrix(b, names->positions, nowhere, c->max_positions, c->width, &w->positions));
+    TRY(bind_matrix(b, names->positions, nowhere, c->max_positions, c->width, ROLE_TABLE, &w->positions));
   TRY(bind_head(b));
   TRY(bind_norm(b, c->arch->norm, names->final_norm, nowhere, c->width, &w->final_norm, &w->final_norm_bias));
   for (int i = 0; i < c->layers; i++)

@@ -143,7 +143,7 @@ static void wrong_options_are_named(void **state)
     tern_status status = open_members(cases[i].members, &q, &err);
     assert_error(&err, status, cases[i].status, cases[i].says);
   }
-  static const char *const methods[] = {"bitnet", "awq", "gptq", "fp8", "compressed-tensors", "bitsandbytes", "mxfp4 "};
+  static const char *const methods[] = {"awq", "gptq", "fp8", "compressed-tensors", "bitsandbytes", "mxfp4 "};
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
     char members[100], says[100];
     snprintf(members, sizeof members, "\"quantization_config\":{\"quant_method\":\"%s\",\"bits\":4}", methods[i]);

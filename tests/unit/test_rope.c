@@ -33,6 +33,9 @@ static void check_rows(const char *name, const rope_table *table, const json_t *
                               .position_scale = table->position_scale,
                               .mscale = table->mscale,
                               .traditional = table->traditional,
+                              .ntk_from = table->ntk_from,
+                              .ntk_base = table->ntk_base,
+                              .ntk_scale = table->ntk_scale,
                               .type = type};
     ops_row row = {.count = 1, .position = json_integer_value(json_array_get(positions, p))};
     ops_step step = {.tokens = 1, .rows = 1, .row = &row};
@@ -47,6 +50,20 @@ static void check_rows(const char *name, const rope_table *table, const json_t *
   }
 }
 
+static rope_kind kind_of(const char *name)
+{
+  static const struct {
+    const char *name;
+    rope_kind kind;
+  } kinds[] = {{"factory", ROPE_FACTORY},   {"ntk", ROPE_NTK}, {"ntk-alpha", ROPE_NTK_ALPHA},
+               {"backward", ROPE_BACKWARD}, {"su", ROPE_SU},   {"linear", ROPE_LINEAR}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strcmp(kinds[i].name, name) == 0)
+      return kinds[i].kind;
+  fail_msg("no rope kind %s", name);
+  return ROPE_SAME;
+}
+
 static void rotations_have_the_references_bits(void **state)
 {
   (void)state;
@@ -59,7 +76,8 @@ static void rotations_have_the_references_bits(void **state)
   json_array_foreach(cases, i, c)
   {
     const json_t *scaling = json_object_get(c, "scaling");
-    rope_config config = {.kind = ROPE_FACTORY,
+    rope_config config = {.kind = kind_of(json_string_value(json_object_get(c, "kind"))),
+                          .original_positions = (int)json_integer_value(json_object_get(c, "original")),
                           .base = json_number_value(json_object_get(c, "base")),
                           .dims = (int)json_integer_value(json_object_get(c, "dims")),
                           .traditional = json_is_true(json_object_get(c, "traditional")),
@@ -83,23 +101,36 @@ static void unknown_settings_are_refused_by_name(void **state)
   (void)state;
   static const struct {
     const char *scaling, *named;
+    rope_kind kind;
   } cases[] = {
-      {"{\"type\":\"dynamic\",\"factor\":2}", "dynamic"},
-      {"{\"type\":\"su\"}", "su"},
-      {"{\"type\":7}", "type"},
-      {"{\"type\":\"linear\"}", "factor"},
-      {"{\"type\":\"linear\",\"factor\":\"2\"}", "factor"},
-      {"{\"rope_type\":\"llama3\"}", "factor"},
+      {"{\"type\":\"dynamic\",\"factor\":2}", "dynamic", ROPE_FACTORY},
+      {"{\"type\":\"su\"}", "su", ROPE_FACTORY},
+      {"{\"type\":7}", "type", ROPE_FACTORY},
+      {"{\"type\":\"linear\"}", "factor", ROPE_FACTORY},
+      {"{\"type\":\"linear\",\"factor\":\"2\"}", "factor", ROPE_FACTORY},
+      {"{\"rope_type\":\"llama3\"}", "factor", ROPE_FACTORY},
       {"{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,2],\"original_max_position_embeddings\":16}",
-       "long_factor"},
-      {"{\"type\":\"longrope\",\"long_factor\":2,\"original_max_position_embeddings\":16}", "short_factor"},
-      {"{\"type\":\"proportional\",\"partial_rotary_factor\":1.5}", "partial_rotary_factor"},
-      {"{\"type\":\"mrope\"}", "mrope_section"},
+       "long_factor", ROPE_FACTORY},
+      {"{\"type\":\"longrope\",\"long_factor\":2,\"original_max_position_embeddings\":16}", "short_factor",
+       ROPE_FACTORY},
+      {"{\"type\":\"proportional\",\"partial_rotary_factor\":1.5}", "partial_rotary_factor", ROPE_FACTORY},
+      {"{\"type\":\"mrope\"}", "mrope_section", ROPE_FACTORY},
+      {"{\"type\":\"yarn\",\"factor\":2}", "yarn", ROPE_LINEAR},
+      {"{\"factor\":2}", "type", ROPE_LINEAR},
+      {"{\"type\":\"yarn\",\"long_factor\":2}", "yarn", ROPE_SU},
+      {"{\"type\":\"su\",\"short_factor\":2}", "long_factor", ROPE_SU},
+      {"{\"type\":\"llama3\",\"factor\":2}", "llama3", ROPE_NTK},
+      {"{\"type\":\"dynamic\"}", "factor", ROPE_NTK},
+      {"{\"type\":\"dynamic\",\"factor\":2}", "alpha", ROPE_NTK_ALPHA},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     json_t *scaling = json_loads(cases[i].scaling, 0, NULL);
     assert_non_null(scaling);
-    rope_config config = {.kind = ROPE_FACTORY, .base = 10000, .dims = 32, .scaling = scaling, .max_positions = 4096};
+    rope_config config = {.kind = cases[i].kind ? cases[i].kind : ROPE_FACTORY,
+                          .base = 10000,
+                          .dims = 32,
+                          .scaling = scaling,
+                          .max_positions = 4096};
     rope_table table;
     tern_error err = {0};
     assert_int_not_equal(rope_make(&config, "rope_scaling", &table, &err), TERN_OK);
