@@ -50,7 +50,7 @@ struct quant_config {
   arena strings;
   module_entry *entries;
   size_t n_entries;
-  strmap index; /* path to place in `entries` */
+  strmap index;          /* path to place in `entries` */
   bool ternary, inverse; /* quant_method bitnet */
   strmap kept;           /* modules that it leaves dense */
 };

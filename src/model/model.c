@@ -153,7 +153,12 @@ int64_t model_sensitive_from(const model *m)
     int64_t from = kv_slot_sensitive_from(&m->plan.slots[i]);
     least = from < least ? from : least;
   }
-  return least;
+  for (int i = 0; i < m->plan.n_ropes; i++) { /* a base that grows does so in steps alone */
+    int64_t from = m->plan.ropes[i].ntk_from - m->config.heads;
+    if (m->plan.ropes[i].ntk_from)
+      least = from < least ? from : least;
+  }
+  return least < 0 ? 0 : least;
 }
 
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)

@@ -182,6 +182,7 @@ static tern_status turn(binder *b, const st_tensor *t, ops_weight *w)
       memcpy(data + (size_t)(n * w->k + k) * size, t->data + (size_t)(k * w->n + n) * size, size);
   w->data = data;
   w->hold = HOLD_OWNED;
+  w->turned = true;
   b->out->owned_bytes += bytes;
   return TERN_OK;
 }

@@ -61,6 +61,7 @@ typedef struct ops_weight {
   int64_t n, k;
   const uint8_t *data, *scales, *biases;
   float factor; /* Q_TERNARY */
+  bool turned;  /* dense, stored [K, N] in the release: in float32 the reference's sum then starts at the bias */
   void *packed; /* the backend's own layout of the same values, made by prepare; NULL: none */
 } ops_weight;
 
@@ -172,9 +173,10 @@ struct op_rope { /* q [T, H, E], k [T, G, E], in place */
   float position_scale; /* positions are multiplied by it first */
   float mscale;         /* 1: none. Multiplies the rotated values of q and k before the rotation */
   bool traditional;     /* pairs (2i, 2i+1), else (i, i + dims/2) */
-  /* A base that grows with the length, 0: none. Where length = heads + position (the reference takes the wrong axis for
-   * the length, and its bits are the promise) exceeds ntk_from, the frequencies are those of
-   * ntk_base * (position_scale * length / ntk_from - (position_scale - 1)) ^ (dims / (dims - 2)). */
+  /* A base that grows with the length; 0: none. For ROW_STEP tokens whose length, heads + position (the reference takes
+   * the wrong axis for it, and its bits are the promise), exceeds ntk_from, the frequencies are those of
+   * ntk_base * (ntk_scale * length / ntk_from - (ntk_scale - 1)) ^ (dims / (dims - 2)). A prompt is read as in one
+   * piece, whose length is that of its first token: it never grows. */
   int ntk_from;
   double ntk_base, ntk_scale; /* ntk_scale: position_scale as a double */
   ops_dtype type;

@@ -170,6 +170,7 @@ def dense():
     hf("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4,
        attention_bias=False, mlp_bias=False, rope_theta=5e6, tie_word_embeddings=True, sliding_window=None, layer_types=[FULL] * 4)
     variant("smollm3", "interval", drop=["no_rope_layers"])
+    variant("smollm3", "sliding", layer_types=[SLIDE, FULL, SLIDE, FULL], sliding_window=8)
     ministral_rope = yarn(type="yarn", rope_type="yarn", rope_theta=1e6, llama_4_scaling_beta=0.1, mscale=1.0, mscale_all_dim=1.0,
                           original_max_position_embeddings=8)
     hf("ministral3", "Ministral3ForCausalLM", head_dim=HD, rope_parameters=ministral_rope, sliding_window=None, tie_word_embeddings=True)
@@ -189,6 +190,7 @@ def dense():
     hf("internlm2", "InternLM2ForCausalLM", bias=False, rope_theta=1e6, rope_scaling={"type": "dynamic", "factor": 2.0})
     variant("internlm2", "linear", bias=True, rope_scaling={"type": "linear", "factor": 4.0})
     variant("internlm2", "plain", rope_scaling=None)
+    variant("internlm2", "grown", max_position_embeddings=30)  # the base grows in the last steps
     hf("internlm3", "InternLM3ForCausalLM", bias=False, qkv_bias=False, head_dim=D // H, rope_theta=5e7,
        rope_scaling={"rope_type": "dynamic", "factor": 6.0})
     variant("internlm3", "bias", bias=True, qkv_bias=True, rope_scaling={"rope_type": "linear", "factor": 4.0})
@@ -282,6 +284,7 @@ def dense():
          mup_attn_multiplier=1.0, mup_use_scaling=True, mup_embedding_multiplier=10.0, mup_width_multiplier=2.0,
          rope_embedding_base=1000000, rope_position_scale=1.0, blocksparse_block_size=64, blocksparse_num_local_blocks=16,
          blocksparse_vert_stride=8, max_position_embeddings=8192)
+    variant("phi3small", "sparse", blocksparse_block_size=32, blocksparse_num_local_blocks=1, blocksparse_vert_stride=3)
 
 
 def moe():
@@ -539,8 +542,11 @@ def others():
     variant("gemma3", "untied")
     bare("mistral3", "Mistral3ForConditionalGeneration", text_config=text_of("ministral3", tie_word_embeddings=False), spatial_merge_size=2)
     variant("mistral3", "mistral", text_config=text_of("llama", model_type="mistral", rope_scaling=None))
+    window = {"num_hidden_layers": 3, "layer_types": [SLIDE, FULL, SLIDE], "sliding_window": 8}
+    variant("mistral3", "sliding", text=window)
     bare("llava", "LlavaForConditionalGeneration", text_config=text_of("llama", model_type="mistral", rope_scaling=None))
     bare("pixtral", "LlavaForConditionalGeneration", text_config=text_of("llama", model_type="mistral", rope_scaling=None))
+    variant("pixtral", "sliding", text=window)
     mrope = {"type": "mrope", "mrope_section": [4, 6, 6]}
     qwen2 = text_of("qwen2", rope_scaling=mrope)
     del qwen2["model_type"]

@@ -37,7 +37,7 @@ static void check_rows(const char *name, const rope_table *table, const json_t *
                               .ntk_base = table->ntk_base,
                               .ntk_scale = table->ntk_scale,
                               .type = type};
-    ops_row row = {.count = 1, .position = json_integer_value(json_array_get(positions, p))};
+    ops_row row = {.count = 1, .kind = ROW_STEP, .position = json_integer_value(json_array_get(positions, p))};
     ops_step step = {.tokens = 1, .rows = 1, .row = &row};
     ref_rope(NULL, &r, &step);
     const json_t *want = json_array_get(rows, p);

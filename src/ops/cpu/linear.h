@@ -520,7 +520,7 @@ void CPU_NAME(cpu_linear)(ops_context *cx, const op_record *record, const ops_st
   int64_t products = 0;
   for (int i = 0; i < a->outputs; i++) {
     products += a->w[i]->n * a->w[i]->k * job.tokens;
-    if (a->product[i] != DT_F32 || a->type[i] != DT_F32) {
+    if (a->product[i] != DT_F32 || a->type[i] != DT_F32 || a->w[i]->turned) {
       ref_linear(cx, record, step);
       return;
     }

@@ -225,11 +225,12 @@ static void rotate_heads(const struct op_rope *a, float position, const turned *
   }
 }
 
-static void rotate_token(const struct op_rope *a, int64_t token, int64_t at)
+static void rotate_token(const struct op_rope *a, const ops_row *row, int t)
 {
+  int64_t token = row->first + t, at = row->position + t;
   float position = (float)at * a->position_scale;
-  const turned parts[] = {{a->q + token * a->q_heads * a->head_dim, a->q_heads, at + a->q_heads},
-                          {a->k + token * a->k_heads * a->head_dim, a->k_heads, at + a->k_heads}};
+  const turned parts[] = {{a->q + token * a->q_heads * a->head_dim, a->q_heads, ref_length(row, at, a->q_heads)},
+                          {a->k + token * a->k_heads * a->head_dim, a->k_heads, ref_length(row, at, a->k_heads)}};
   bool apart = ref_grown(a, parts[0].length) || ref_grown(a, parts[1].length);
   rotate_heads(a, position, &parts[0], apart ? 1 : 2);
   if (apart)
@@ -246,7 +247,7 @@ static void rope_share(void *user, int worker, int count)
     for (int t = 0; t < row->count; t++) {
       int64_t token = row->first + t;
       if (token >= (int64_t)begin && token < (int64_t)end)
-        rotate_token(job->a, token, row->position + t);
+        rotate_token(job->a, row, t);
     }
   }
 }

@@ -32,7 +32,13 @@ static inline float ref_cap(ops_dtype type, float cap, float x)
   return ops_round(type, ops_round(type, math_tanh(ops_round(type, x / cap))) * cap);
 }
 
-/* Whether a rotation at this length (heads + position) has grown frequencies. Frequency i is then exp(-i * rate). */
+/* What the reference takes for the length of a token's sequence (struct op_rope); 0 where it cannot grow a base. */
+static inline int64_t ref_length(const ops_row *row, int64_t position, int heads)
+{
+  return row->kind == ROW_STEP ? position + heads : 0;
+}
+
+/* Whether a rotation at this length has grown frequencies. Frequency i is then exp(-i * rate). */
 static inline bool ref_grown(const struct op_rope *a, int64_t length)
 {
   return a->ntk_from && length > a->ntk_from;

@@ -46,9 +46,9 @@ void ref_rope(ops_context *cx, const op_record *record, const ops_step *step)
       int64_t at = row->position + t, token = row->first + t;
       float position = (float)at * a->position_scale;
       for (int h = 0; h < a->q_heads; h++)
-        rotate_head(a, a->q + (token * a->q_heads + h) * a->head_dim, position, at + a->q_heads);
+        rotate_head(a, a->q + (token * a->q_heads + h) * a->head_dim, position, ref_length(row, at, a->q_heads));
       for (int h = 0; h < a->k_heads; h++)
-        rotate_head(a, a->k + (token * a->k_heads + h) * a->head_dim, position, at + a->k_heads);
+        rotate_head(a, a->k + (token * a->k_heads + h) * a->head_dim, position, ref_length(row, at, a->k_heads));
     }
   }
 }

@@ -1,15 +1,15 @@
 /* ref_linear.c - matrix products: every sum runs left to right over k, a multiply and an add are two roundings.
  *
- * Dense: sum in float32, then + bias in float32, one rounding to the type at the end. Affine: the reference sums in the
- * type itself, with a rounding after each of the four steps of a weight, and adds the bias after; so does this, and
- * with DT_F32 it is the plain loop. The fp modes sum a group of values first and scale the sum. Ternary matrices sum in
- * float32 and scale once.
+ * Dense: sum in float32, then + bias in float32, one rounding to the type at the end; where the release stores the
+ * matrix the other way around, a float32 sum starts at the bias instead (BLAS is then called with beta 1). Affine: the
+ * reference sums in the type itself, with a rounding after each of the four steps of a weight, and adds the bias after;
+ * so does this, and with DT_F32 it is the plain loop. The fp modes sum a group of values first and scale the sum.
+ * Ternary matrices sum in float32 and scale once.
  */
 #include "ops/ref/ref.h"
 
-static float dot_dense(const ops_weight *w, int64_t n, const float *x)
+static float dot_dense(const ops_weight *w, int64_t n, const float *x, float sum)
 {
-  float sum = 0;
   for (int64_t k = 0; k < w->k; k++)
     sum += x[k] * ops_load(w->stored, w->data, n * w->k + k);
   return sum;
@@ -63,7 +63,9 @@ static float output(const ops_weight *w, ops_dtype product, ops_dtype type, int6
                     const float *bias)
 {
   if (w->quant == Q_NONE) {
-    float sum = dot_dense(w, n, x);
+    if (bias && w->turned && type == DT_F32)
+      return dot_dense(w, n, x, bias[n]);
+    float sum = dot_dense(w, n, x, 0);
     return ops_round(type, bias ? sum + bias[n] : sum);
   }
   float sum = w->quant == Q_TERNARY  ? ops_round(product, dot_ternary(w, n, x))
