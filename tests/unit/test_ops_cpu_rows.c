@@ -126,9 +126,9 @@ static void test_rope(void **state)
     r.rope.ntk_scale = (double)s->position_scale;
     /* Rows of several sequences; the last one's angles leave the range of every integer. */
     const ops_row rows[] = {{.first = 0, .count = 1, .position = 0},
-                            {.first = 1, .count = 40, .position = 4000},
+                            {.first = 1, .count = 40, .position = 4000, .kind = ROW_STEP},
                             {.first = 41, .count = 28, .position = 1000000},
-                            {.first = 69, .count = 1, .position = INT64_C(1) << 62}};
+                            {.first = 69, .count = 1, .position = INT64_C(1) << 62, .kind = ROW_STEP}};
     ops_step step = {.tokens = TOKENS, .rows = 4, .row = rows};
     compare(*state, &r, &step, &t);
     close_trial(&t);
