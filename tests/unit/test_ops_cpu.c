@@ -225,6 +225,24 @@ static void test_dense(void **state)
   }
 }
 
+/* A matrix that a release stores the other way around: its sums start at the bias. */
+static void test_turned(void **state)
+{
+  uint64_t seed = 77;
+  static const int sizes[][2] = {{1, 1}, {69, 37}, {33, 555}, {64, 64}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (int stored = DT_F32; stored <= DT_F16; stored++)
+      for (int residual = 0; residual < 2; residual++) {
+        format f = {Q_NONE, 0, 0, (ops_dtype)stored};
+        weight w = random_weight(&seed, &f, sizes[i][0], sizes[i][1]);
+        float *x = random_floats(&seed, (size_t)(MOST_TOKENS * sizes[i][1]), 2);
+        w.w.turned = true;
+        compare(*state, &seed, &w, 1, true, residual, x, "turned");
+        free(x);
+        free_weight(&w);
+      }
+}
+
 /* Four outputs a byte: sizes that leave bit pairs of the last rows unused, rows shorter and longer than a vector. */
 static void test_ternary(void **state)
 {
@@ -343,11 +361,10 @@ static void test_levels(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_levels),          cmocka_unit_test(test_affine),
-      cmocka_unit_test(test_affine_long),     cmocka_unit_test(test_fp),
-      cmocka_unit_test(test_dense),           cmocka_unit_test(test_ternary),
-      cmocka_unit_test(test_several_outputs), cmocka_unit_test(test_odd_scales),
-      cmocka_unit_test(test_round_scales),    cmocka_unit_test(test_odd_inputs),
+      cmocka_unit_test(test_levels),       cmocka_unit_test(test_affine),          cmocka_unit_test(test_affine_long),
+      cmocka_unit_test(test_fp),           cmocka_unit_test(test_dense),           cmocka_unit_test(test_turned),
+      cmocka_unit_test(test_ternary),      cmocka_unit_test(test_several_outputs), cmocka_unit_test(test_odd_scales),
+      cmocka_unit_test(test_round_scales), cmocka_unit_test(test_odd_inputs),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);
 }

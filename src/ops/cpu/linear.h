@@ -37,12 +37,24 @@ typedef struct linear_job {
 
 /* ---- sums to outputs ---- */
 
+/* What the sums of `outputs` outputs from n on start at: zero, or the bias of a matrix that the release stores turned.
+ */
+static void start_sums(const linear_job *job, int i, int64_t n, int outputs, float *sums)
+{
+  const struct op_linear *a = job->a;
+  int64_t left = a->w[i]->n - n;
+  memset(sums, 0, (size_t)outputs * sizeof *sums);
+  if (a->w[i]->turned && a->bias[i])
+    memcpy(sums, a->bias[i] + n, (size_t)(left < outputs ? left : outputs) * sizeof *sums);
+}
+
 /* Outputs [n, n + VW) of matrix i for token t, of which `left` exist: y = residual + (sum + bias). */
 static void finish_vector(const linear_job *job, int i, int t, int64_t n, int64_t left, const float *sum)
 {
   const struct op_linear *a = job->a;
   int64_t at = t * a->w[i]->n + n;
-  const float *bias = a->bias[i] ? a->bias[i] + n : NULL, *residual = i == 0 && a->residual ? a->residual + at : NULL;
+  const float *bias = a->bias[i] && !a->w[i]->turned ? a->bias[i] + n : NULL,
+              *residual = i == 0 && a->residual ? a->residual + at : NULL;
   float *y = a->y[i] + at;
   if (left >= VW) {
     vf x = v_load(sum);
@@ -158,7 +170,8 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
   find_rows(w, n0, nv * VW, &rows);
   for (int t0 = 0; t0 < job->tokens; t0 += TOKEN_BLOCK) {
     int tokens = job->tokens - t0 < TOKEN_BLOCK ? job->tokens - t0 : TOKEN_BLOCK;
-    memset(sums, 0, (size_t)(tokens * nv * VW) * sizeof *sums);
+    for (int t = 0; t < tokens; t++)
+      start_sums(job, i, n0, nv * VW, sums + t * nv * VW);
     for (int64_t k0 = 0; k0 < w->k; k0 += K_BLOCK) {
       int count = w->k - k0 < K_BLOCK ? (int)(w->k - k0) : K_BLOCK, step = by_group ? w->group : count;
       expand(nv, w, &rows, k0, count, s, b, tile);
@@ -292,7 +305,8 @@ INLINE void decode_dense(const ops_dtype stored, const int nv, const linear_job 
   float out[MOST_ROWS];
   vf acc[MOST_VECTORS];
   vu packed[MOST_VECTORS][VW];
-  UNROLL for (int v = 0; v < nv; v++) acc[v] = v_set(0);
+  start_sums(job, i, n0, nv * VW, out);
+  UNROLL for (int v = 0; v < nv; v++) acc[v] = v_load(out + v * VW);
   tile_rows rows;
   find_rows(w, n0, nv * VW, &rows);
   const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
@@ -520,7 +534,7 @@ void CPU_NAME(cpu_linear)(ops_context *cx, const op_record *record, const ops_st
   int64_t products = 0;
   for (int i = 0; i < a->outputs; i++) {
     products += a->w[i]->n * a->w[i]->k * job.tokens;
-    if (a->product[i] != DT_F32 || a->type[i] != DT_F32 || a->w[i]->turned) {
+    if (a->product[i] != DT_F32 || a->type[i] != DT_F32) {
       ref_linear(cx, record, step);
       return;
     }
