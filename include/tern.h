@@ -74,6 +74,9 @@ typedef struct tern_model_options {
   int threads;            /* 0: one per available core */
   int prefill_step;       /* upper bound of tokens in one piece of a prompt; 0: what fits. Changes no bits. */
   int max_kv_size;        /* > 0: models without windows of their own keep only so many keys (the first 4 pinned) */
+  int kv_bits;            /* 2, 3, 4, 5, 6 or 8: keys and values are quantised; 0: never */
+  int kv_group_size;      /* of values that share a scale: 32, 64 or 128; 0 means 64. Has to divide the heads' dims */
+  int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
   const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avx512": no higher than that */
 } tern_model_options;

@@ -11,12 +11,19 @@ typedef struct block {
   int references;
 } block;
 
-/* One per slot. Of the free blocks, `promised` are spoken for by sequences that reserved them. */
-typedef struct lane {
-  kv_slot slot;
+typedef enum form { PLAIN, QUANTISED, FORMS } form;
+
+/* Free blocks of one form. `promised` of them are spoken for by sequences that reserved them. */
+typedef struct shelf {
   size_t block_bytes;
   block *free;
-  size_t free_count, promised;
+  size_t count, promised;
+} shelf;
+
+/* One per slot. */
+typedef struct lane {
+  kv_slot slot;
+  shelf shelves[FORMS];
 } lane;
 
 struct kv_store {
@@ -30,8 +37,9 @@ typedef struct table {
   block **blocks; /* [size]; NULL: nothing there */
   void **data;    /* [size]: blocks[i]->data, as the ops want it */
   size_t size;
-  size_t first;   /* of a ring: entries below it, beyond the kept head, are empty */
-  size_t promise; /* blocks that this sequence may still take */
+  size_t first;          /* of a ring: entries below it, beyond the kept head, are empty */
+  size_t promise[FORMS]; /* blocks that this sequence may still take */
+  form form;             /* of all its blocks */
 } table;
 
 struct kv_seq {
@@ -43,6 +51,20 @@ struct kv_seq {
 int64_t kv_slot_sensitive_from(const kv_slot *slot)
 {
   return slot->window && !slot->by_time ? slot->window : INT64_MAX;
+}
+
+/* What a sequence without positions holds. */
+static form first_form(const kv_slot *slot)
+{
+  return slot->quant.bits && slot->quant.start == 0 ? QUANTISED : PLAIN;
+}
+
+static ops_kv_shape shape_of(const kv_slot *slot, form f)
+{
+  ops_kv_shape shape = {slot->kv_heads, slot->key_dim, slot->value_dim, slot->quant};
+  if (f == PLAIN)
+    shape.quant.bits = 0;
+  return shape;
 }
 
 static size_t blocks_for(int64_t positions)
@@ -63,24 +85,36 @@ tern_status kv_store_open(ops_context *cx, const kv_slot *slots, int n_slots, kv
   }
   for (int i = 0; i < n_slots; i++) {
     lanes[i].slot = slots[i];
-    lanes[i].block_bytes = cx->backend->kv_block_bytes(slots[i].kv_heads, slots[i].key_dim, slots[i].value_dim);
+    for (form f = PLAIN; f < FORMS; f++) {
+      ops_kv_shape shape = shape_of(&slots[i], f);
+      lanes[i].shelves[f].block_bytes = cx->backend->kv_block_bytes(&shape);
+    }
   }
   *store = (kv_store){.cx = cx, .n_lanes = n_slots, .lanes = lanes};
   *out = store;
   return TERN_OK;
 }
 
+/* Gives free blocks that nobody was promised back to the system. */
+static void clear_shelf(kv_store *store, shelf *s)
+{
+  while (s->count > s->promised) {
+    block *b = s->free;
+    s->free = b->next;
+    s->count--;
+    store->bytes -= s->block_bytes;
+    store->cx->backend->release(store->cx, b->data);
+    mem_free(b);
+  }
+}
+
 void kv_store_close(kv_store *store)
 {
   if (!store)
     return;
-  for (int i = 0; i < store->n_lanes; i++) {
-    for (block *b = store->lanes[i].free, *next; b; b = next) {
-      next = b->next;
-      store->cx->backend->release(store->cx, b->data);
-      mem_free(b);
-    }
-  }
+  for (int i = 0; i < store->n_lanes; i++)
+    for (form f = PLAIN; f < FORMS; f++)
+      clear_shelf(store, &store->lanes[i].shelves[f]);
   mem_free(store->lanes);
   mem_free(store);
 }
@@ -91,7 +125,7 @@ size_t kv_store_bytes(const kv_store *store)
 }
 
 /* Blocks that a sequence of `positions` may hold at once in this lane, a copy of its last one included. */
-static size_t lane_need(const lane *l, int64_t positions, int piece)
+static size_t need_of(const lane *l, int64_t positions, int piece)
 {
   size_t all = blocks_for(positions) + 1;
   if (!l->slot.window)
@@ -101,56 +135,68 @@ static size_t lane_need(const lane *l, int64_t positions, int piece)
   return ring < all ? ring : all;
 }
 
+/* The same of each form. A sequence that passes a start has both for a moment. */
+static size_t lane_need(const lane *l, form f, int64_t positions, int piece)
+{
+  const ops_kv_quant *q = &l->slot.quant;
+  int64_t start = q->bits ? q->start : positions, plain = positions < start ? positions : start;
+  if (f == PLAIN)
+    return plain || !q->bits ? need_of(l, plain, piece) : 0;
+  return positions > start ? need_of(l, positions, piece) : 0;
+}
+
 size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece)
 {
   size_t bytes = 0;
   for (int i = 0; i < store->n_lanes; i++)
-    bytes += lane_need(&store->lanes[i], positions, piece) * store->lanes[i].block_bytes;
+    for (form f = PLAIN; f < FORMS; f++)
+      bytes += lane_need(&store->lanes[i], f, positions, piece) * store->lanes[i].shelves[f].block_bytes;
   return bytes;
 }
 
-static tern_status add_block(kv_store *store, lane *l, tern_error *err)
+static tern_status add_block(kv_store *store, shelf *s, tern_error *err)
 {
   block *b = mem_zalloc(sizeof *b);
-  void *data = b ? store->cx->backend->alloc(store->cx, l->block_bytes) : NULL;
+  void *data = b ? store->cx->backend->alloc(store->cx, s->block_bytes) : NULL;
   if (!data) {
     mem_free(b);
     return err_nomem(err, "key/value blocks");
   }
-  *b = (block){.data = data, .next = l->free};
-  l->free = b;
-  l->free_count++;
-  store->bytes += l->block_bytes;
+  *b = (block){.data = data, .next = s->free};
+  s->free = b;
+  s->count++;
+  store->bytes += s->block_bytes;
   return TERN_OK;
 }
 
-static void set_promise(lane *l, table *t, size_t promise)
+static void set_promise(lane *l, table *t, form f, size_t promise)
 {
-  l->promised += promise - t->promise;
-  t->promise = promise;
+  l->shelves[f].promised += promise - t->promise[f];
+  t->promise[f] = promise;
 }
 
 /* A free block out of the sequence's promise, or NULL. */
-static block *take(lane *l, table *t)
+static block *take(lane *l, table *t, form f)
 {
-  block *b = l->free;
-  if (!b || !t->promise)
+  shelf *s = &l->shelves[f];
+  block *b = s->free;
+  if (!b || !t->promise[f])
     return NULL;
-  set_promise(l, t, t->promise - 1);
-  l->free = b->next;
-  l->free_count--;
+  set_promise(l, t, f, t->promise[f] - 1);
+  s->free = b->next;
+  s->count--;
   b->references = 1;
   return b;
 }
 
 /* Lets go of one reference; whether that freed the block. */
-static bool drop(lane *l, block *b)
+static bool drop(shelf *s, block *b)
 {
   if (!b || --b->references > 0)
     return false;
-  b->next = l->free;
-  l->free = b;
-  l->free_count++;
+  b->next = s->free;
+  s->free = b;
+  s->count++;
   return true;
 }
 
@@ -168,6 +214,8 @@ tern_status kv_seq_open(kv_store *store, kv_seq **out, tern_error *err)
     return err_nomem(err, "key/value tables");
   }
   *seq = (kv_seq){store, tables, views};
+  for (int i = 0; i < store->n_lanes; i++)
+    tables[i].form = first_form(&store->lanes[i].slot);
   *out = seq;
   return TERN_OK;
 }
@@ -184,19 +232,26 @@ static size_t drop_range(kv_seq *seq, int lane_index, size_t begin, size_t end)
   table *t = &seq->tables[lane_index];
   size_t freed = 0;
   for (size_t i = begin; i < end && i < t->size; i++) {
-    freed += drop(&seq->store->lanes[lane_index], t->blocks[i]);
+    freed += drop(&seq->store->lanes[lane_index].shelves[t->form], t->blocks[i]);
     put(t, i, NULL);
   }
   return freed;
+}
+
+static void drop_promises(kv_seq *seq)
+{
+  for (int i = 0; i < seq->store->n_lanes; i++)
+    for (form f = PLAIN; f < FORMS; f++)
+      set_promise(&seq->store->lanes[i], &seq->tables[i], f, 0);
 }
 
 void kv_seq_close(kv_seq *seq)
 {
   if (!seq)
     return;
+  drop_promises(seq);
   for (int i = 0; i < seq->store->n_lanes; i++) {
     drop_range(seq, i, 0, seq->tables[i].size);
-    set_promise(&seq->store->lanes[i], &seq->tables[i], 0);
     mem_free(seq->tables[i].blocks);
     mem_free(seq->tables[i].data);
   }
@@ -233,19 +288,18 @@ static size_t held_alone(const table *t, size_t begin)
   return n;
 }
 
-static void drop_promises(kv_seq *seq)
-{
-  for (int i = 0; i < seq->store->n_lanes; i++)
-    set_promise(&seq->store->lanes[i], &seq->tables[i], 0);
-}
-
 /* Blocks that the sequence must be able to take for positions [from, to). A KV slot needs what they span beyond what it
- * holds for itself; a ring recycles, so its whole need less what it holds for itself. */
-static size_t still_needed(const lane *l, const table *t, int64_t from, int64_t to, int piece)
+ * holds for itself; a ring recycles, so its whole need less what it holds for itself. What is still to be quantised
+ * needs blocks from the first position on. */
+static size_t still_needed(const lane *l, const table *t, form f, int64_t from, int64_t to, int piece)
 {
-  size_t first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
-  size_t need = l->slot.window ? lane_need(l, to, piece) : blocks_for(to) - first + 1;
-  size_t have = held_alone(t, first);
+  size_t need = lane_need(l, f, to, piece), first = l->slot.window ? 0 : (size_t)(from / KV_BLOCK);
+  bool past = l->slot.quant.bits && from >= l->slot.quant.start;
+  if (f == PLAIN && (t->form == QUANTISED || past))
+    return 0;
+  if (f != t->form)
+    return need;
+  size_t have = held_alone(t, first) + (first < need ? first : need);
   return need > have ? need - have : 0;
 }
 
@@ -255,9 +309,12 @@ size_t kv_seq_shortage(const kv_seq *seq, int64_t from, int64_t to, int piece)
   for (int i = 0; i < seq->store->n_lanes; i++) {
     const lane *l = &seq->store->lanes[i];
     const table *t = &seq->tables[i];
-    size_t promised = l->promised - t->promise + still_needed(l, t, from, to, piece);
-    if (promised > l->free_count)
-      bytes += (promised - l->free_count) * l->block_bytes;
+    for (form f = PLAIN; f < FORMS; f++) {
+      const shelf *s = &l->shelves[f];
+      size_t promised = s->promised - t->promise[f] + still_needed(l, t, f, from, to, piece);
+      if (promised > s->count)
+        bytes += (promised - s->count) * s->block_bytes;
+    }
   }
   return bytes;
 }
@@ -268,9 +325,11 @@ static tern_status reserve_lane(kv_seq *seq, int i, int64_t from, int64_t to, in
   table *t = &seq->tables[i];
   if (!widen(seq, i, blocks_for(to)))
     return err_nomem(err, "key/value tables");
-  set_promise(l, t, still_needed(l, t, from, to, piece));
-  while (l->free_count < l->promised)
-    TRY(add_block(seq->store, l, err));
+  for (form f = PLAIN; f < FORMS; f++) {
+    set_promise(l, t, f, still_needed(l, t, f, from, to, piece));
+    while (l->shelves[f].count < l->shelves[f].promised)
+      TRY(add_block(seq->store, &l->shelves[f], err));
+  }
   return TERN_OK;
 }
 
@@ -294,16 +353,48 @@ static tern_status own_block(kv_seq *seq, int lane_index, size_t i, bool keep_co
   block *old = t->blocks[i];
   if (old && old->references == 1)
     return TERN_OK;
-  block *fresh = take(l, t);
+  block *fresh = take(l, t, t->form);
   if (!fresh)
     return err_set(err, TERN_E_INTERNAL, "key/value slot %d: no block reserved for position %zu", lane_index,
                    i * KV_BLOCK);
   if (old && keep_contents) {
     ops_context *cx = seq->store->cx;
-    cx->backend->write(cx, fresh->data, old->data, l->block_bytes);
+    cx->backend->write(cx, fresh->data, old->data, l->shelves[t->form].block_bytes);
   }
-  drop(l, old);
+  drop(&l->shelves[t->form], old);
   put(t, i, fresh);
+  return TERN_OK;
+}
+
+/* Quantises the sequence where a step at `first` is the first one past the slot's start. */
+static tern_status reach_start(kv_seq *seq, int lane_index, int64_t first, int count, tern_error *err)
+{
+  lane *l = &seq->store->lanes[lane_index];
+  table *t = &seq->tables[lane_index];
+  const ops_kv_quant *q = &l->slot.quant;
+  if (!q->bits || first + count <= q->start || t->form == QUANTISED)
+    return TERN_OK;
+  size_t held = 0, end = blocks_for(first);
+  for (size_t i = 0; i < end && i < t->size; i++)
+    held += t->blocks[i] != NULL;
+  if (first < q->start || held > t->promise[QUANTISED])
+    return err_set(err, TERN_E_INTERNAL, "key/value slot %d: %d tokens at %lld, but rows are quantised from %lld on",
+                   lane_index, count, (long long)first, (long long)q->start);
+  ops_context *cx = seq->store->cx;
+  ops_kv_shape shape = shape_of(&l->slot, QUANTISED);
+  for (size_t i = 0; i < t->size; i++) {
+    block *plain = t->blocks[i], *fresh = NULL;
+    int64_t rows = first - (int64_t)i * KV_BLOCK;
+    if (plain && rows > 0) {
+      fresh = take(l, t, QUANTISED);
+      cx->backend->kv_quantise(cx, &shape, plain->data, fresh->data, (int)(rows < KV_BLOCK ? rows : KV_BLOCK));
+    }
+    drop(&l->shelves[PLAIN], plain);
+    put(t, i, fresh);
+  }
+  t->form = QUANTISED;
+  set_promise(l, t, PLAIN, 0);
+  clear_shelf(seq->store, &l->shelves[PLAIN]);
   return TERN_OK;
 }
 
@@ -318,10 +409,11 @@ tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *er
         table *t = &seq->tables[n];
         size_t kept = blocks_for(slot->keep), end = (size_t)(unseen / KV_BLOCK);
         size_t freed = drop_range(seq, n, t->first > kept ? t->first : kept, end);
-        set_promise(&seq->store->lanes[n], t, t->promise + freed);
+        set_promise(&seq->store->lanes[n], t, t->form, t->promise[t->form] + freed);
         t->first = end > t->first ? end : t->first;
       }
     }
+    TRY(reach_start(seq, n, first, count, err));
     size_t begin = (size_t)(first / KV_BLOCK), end = blocks_for(first + count);
     if (end > seq->tables[n].size)
       return err_set(err, TERN_E_INTERNAL, "key/value slot %d: position %lld was not reserved", n,
@@ -342,8 +434,11 @@ void kv_seq_truncate(kv_seq *seq, int64_t length)
   for (int i = 0; i < seq->store->n_lanes; i++) {
     lane *l = &seq->store->lanes[i];
     table *t = &seq->tables[i];
-    size_t freed = drop_range(seq, i, blocks_for(length), t->size);
-    set_promise(l, t, t->promise + freed); /* what it had reserved, it may take again */
+    bool lost = t->form == QUANTISED && length < l->slot.quant.start;
+    size_t freed = drop_range(seq, i, lost ? 0 : blocks_for(length), t->size);
+    set_promise(l, t, t->form, t->promise[t->form] + freed); /* what it had reserved, it may take again */
+    if (lost)
+      t->form = first_form(&l->slot);
     if (t->first > blocks_for(length))
       t->first = 0;
   }
@@ -355,7 +450,7 @@ bool kv_seq_can_resume(const kv_seq *seq, int64_t length)
     const kv_slot *slot = &seq->store->lanes[n].slot;
     const table *t = &seq->tables[n];
     int64_t oldest = slot->window && length + 1 > slot->window ? length + 1 - slot->window : 0;
-    if (blocks_for(length) > t->size)
+    if (blocks_for(length) > t->size || (length && t->form == QUANTISED && length < slot->quant.start))
       return false;
     for (size_t i = (size_t)(oldest / KV_BLOCK); i < blocks_for(length); i++)
       if (!t->blocks[i])
@@ -382,6 +477,7 @@ tern_status kv_seq_clone(kv_seq *to, const kv_seq *from, tern_error *err)
       put(&to->tables[n], i, source->blocks[i]);
     }
     to->tables[n].first = source->first;
+    to->tables[n].form = source->form;
   }
   return TERN_OK;
 }

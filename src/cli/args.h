@@ -52,7 +52,7 @@ typedef struct cli_args {
   /* the model and how it runs */
   const char *model, *simd;
   int numerics, backend; /* tern_numerics, tern_backend */
-  int threads, context, prefill_step, max_kv_size;
+  int threads, context, prefill_step, max_kv_size, kv_bits, kv_group_size, quantized_kv_start;
   /* the prompt */
   const char *prompt, *prompt_file, *system, *chat_template, *template_args;
   /* sampling */

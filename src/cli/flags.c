@@ -123,6 +123,12 @@ const cli_flag cli_flags[] = {
            "tokens in a piece of a prompt at most"),
     NUMBER("--max-kv-size", FLAG_INT, max_kv_size, MODELS & ~V(PARITY), 1, MOST_TOKENS, 0, "N",
            "keys that layers without a window keep at most"),
+    NUMBER("--kv-bits", FLAG_INT, kv_bits, MODELS & ~V(PARITY), 2, 8, 0, "N",
+           "quantises keys and values to 2, 3, 4, 5, 6 or 8 bits"),
+    NUMBER("--kv-group-size", FLAG_INT, kv_group_size, MODELS & ~V(PARITY), 32, 128, 0, "N",
+           "32, 64 or 128 values of --kv-bits share a scale; 64 where absent"),
+    NUMBER("--quantized-kv-start", FLAG_INT, quantized_kv_start, MODELS & ~V(PARITY), 0, MOST_TOKENS, 0, "N",
+           "the position from which --kv-bits holds; 5000 where absent"),
     FLAG("--mlock", FLAG_BOOL, mlock, MODELS, NULL, "locks the weights in memory"),
     /* output */
     FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),

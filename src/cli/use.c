@@ -2,6 +2,7 @@
 #include "cli/use.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,6 +15,8 @@
 #include "cli/out.h"
 #include "format/json_scan.h"
 
+/* mlx_lm.generate's --quantized-kv-start. */
+enum { KV_START = 5000 };
 enum { MOST_TEXT = 1 << 30, READ_AT_ONCE = 1 << 16 };
 
 tern_status use_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
@@ -45,9 +48,16 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
       .threads = threads,
       .prefill_step = a->prefill_step,
       .max_kv_size = a->max_kv_size,
+      .kv_bits = a->kv_bits,
+      .kv_group_size = a->kv_group_size,
+      .quantized_kv_start = a->quantized_kv_start,
       .mlock = a->mlock,
       .simd = a->simd,
   };
+  if (a->kv_bits && !ARGS_GIVEN(a, quantized_kv_start))
+    out->quantized_kv_start = KV_START;
+  if (!a->kv_bits && ARGS_GIVEN(a, quantized_kv_start))
+    return err_set(err, TERN_E_USAGE, "quantized-kv-start: changes nothing without kv-bits");
   return TERN_OK;
 }
 

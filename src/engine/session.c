@@ -202,7 +202,8 @@ static tern_status read_tokens(session *s, const session_request *r, int piece, 
                                tern_error *err)
 {
   while ((int64_t)s->length < s->split) {
-    int64_t left = s->split - (int64_t)s->length;
+    int64_t left = s->split - (int64_t)s->length, most = model_piece_most(s->m, (int64_t)s->length);
+    left = left < most ? left : most;
     int count = left < piece ? (int)left : piece;
     bool last = s->length + (size_t)count == r->n; /* SPLIT_ONE alone reads the last token */
     const int32_t *want = r->all ? s->every : last ? &s->every[count - 1] : NULL;

@@ -150,6 +150,7 @@ typedef struct arch {
   bool ternary;         /* linears but embedding and head hold packed ternary weights */
   bool own_caches;      /* the reference's model makes its own caches, so max_kv_size does not apply */
   bool windows_by_time; /* ... or does not, though layers slide: keys beyond the window are kept and masked */
+  bool plain_keys;      /* the reference's block reads the cache's arrays itself and cannot have them quantised */
   const arch_names *names;
   arch_rename renames[ARCH_MAX_RENAMES];
   arch_drop drops[ARCH_MAX_DROPS];

@@ -264,14 +264,17 @@ static ops_dtype attention_type(const compiler *c, int q, ops_dtype together)
 int emit_attention(compiler *c, int q, int k, int v, int slot, const layer_config *l)
 {
   const model_config *m = c->config;
-  const kv_slot *s = &c->plan->slots[slot];
+  kv_slot *s = &c->plan->slots[slot];
+  s->quant.key_type = emit_dtype(c, k);
+  s->quant.value_type = emit_dtype(c, v);
   op_record *r = emit(c, OP_kv_append);
-  r->kv_append =
-      (struct op_kv_append){.slot = slot, .kv_heads = l->kv_heads, .key_dim = m->head_dim, .value_dim = m->head_dim};
+  r->kv_append = (struct op_kv_append){
+      .slot = slot, .kv_heads = l->kv_heads, .key_dim = m->head_dim, .value_dim = m->head_dim, .quant = s->quant};
   use(c, r, &r->kv_append.k, k);
   use(c, r, &r->kv_append.v, v);
   ops_dtype together = ops_promote(ops_promote(emit_dtype(c, q), emit_dtype(c, k)), emit_dtype(c, v));
   ops_dtype type = attention_type(c, q, together);
+  ops_dtype scores = attention_type(c, q, ops_promote(emit_dtype(c, q), emit_dtype(c, k)));
   ops_dtype out = m->arch->precision == PRECISION_F32        ? emit_dtype(c, v)
                   : m->arch->precision == PRECISION_F32_HALF ? emit_dtype(c, q)
                                                              : together;
@@ -292,7 +295,9 @@ int emit_attention(compiler *c, int q, int k, int v, int slot, const layer_confi
                                        .sparse_local = m->sparse_local,
                                        .sparse_stride = m->sparse_stride,
                                        .type = type,
-                                       .out_type = out};
+                                       .out_type = out,
+                                       .quant = s->quant,
+                                       .score_type = scores};
   use(c, r, &r->attention.q, q);
   use(c, r, &r->attention.out, a);
   return a;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/system.h"
 
-enum { MOST_PIECE = 512, PIECE_BYTES = 256 << 20 };
+enum { MOST_PIECE = 512, PIECE_BYTES = 256 << 20, KV_GROUP_SIZE = 64 };
 
 /* ---- backend ---- */
 
@@ -92,11 +92,30 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
     m->cx.workers = m->workers;
   }
   TRY(weights_bind(&m->cx, m->ckpt, m->quant, &m->config, m->numerics == TERN_NATIVE, !headers_only, &m->weights, err));
-  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), o->max_kv_size,
-                   &m->plan, err));
+  plan_options keep = {o->max_kv_size, o->kv_bits, o->kv_group_size, o->quantized_kv_start};
+  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), &keep, &m->plan,
+                   err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
   m->opened = !headers_only;
+  return TERN_OK;
+}
+
+/* Fills the group size in. What would change nothing is refused. */
+static tern_status check_kv_options(tern_model_options *o, tern_error *err)
+{
+  bool bits = (o->kv_bits >= 2 && o->kv_bits <= 6) || o->kv_bits == 8;
+  if (o->quantized_kv_start < 0)
+    return err_set(err, TERN_E_USAGE, "quantized-kv-start: must not be negative");
+  if (!o->kv_bits && (o->kv_group_size || o->quantized_kv_start))
+    return err_set(err, TERN_E_USAGE, "%s: changes nothing without kv-bits",
+                   o->kv_group_size ? "kv-group-size" : "quantized-kv-start");
+  if (o->kv_bits && !bits)
+    return err_set(err, TERN_E_USAGE, "kv-bits: %d is not 2, 3, 4, 5, 6 or 8", o->kv_bits);
+  if (o->kv_bits && !o->kv_group_size)
+    o->kv_group_size = KV_GROUP_SIZE;
+  if (o->kv_bits && o->kv_group_size != 32 && o->kv_group_size != 64 && o->kv_group_size != 128)
+    return err_set(err, TERN_E_USAGE, "kv-group-size: %d is not 32, 64 or 128", o->kv_group_size);
   return TERN_OK;
 }
 
@@ -104,6 +123,7 @@ tern_status model_open(const char *dir, const tern_model_options *options, bool 
                        tern_error *err)
 {
   tern_model_options o = options ? *options : (tern_model_options){0};
+  TRY(check_kv_options(&o, err));
   if (o.max_kv_size < 0 || o.prefill_step < 0 || o.threads < 0)
     return err_set(err, TERN_E_USAGE, "%s: must not be negative",
                    o.max_kv_size < 0    ? "max-kv-size"
@@ -159,6 +179,12 @@ int64_t model_sensitive_from(const model *m)
       least = from < least ? from : least;
   }
   return least < 0 ? 0 : least;
+}
+
+int64_t model_piece_most(const model *m, int64_t position)
+{
+  int64_t start = m->plan.slots[0].quant.bits ? m->plan.slots[0].quant.start : 0;
+  return position < start ? start - position : INT64_MAX;
 }
 
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)

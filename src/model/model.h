@@ -53,6 +53,9 @@ tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, 
 
 /* Whether bits of a token at or after the returned position depend on its being read or stepped; INT64_MAX: nowhere. */
 int64_t model_sensitive_from(const model *m);
+/* Tokens that one row of a forward may have from `position` on: none lies on both sides of the position from which keys
+ * and values are quantised. */
+int64_t model_piece_most(const model *m, int64_t position);
 /* The dtype that logits have in arithmetic. */
 static inline ops_dtype model_logits_dtype(const model *m)
 {

@@ -32,15 +32,17 @@ static tern_status make_ropes(ops_context *cx, const model_config *m, plan *p, t
   return TERN_OK;
 }
 
-static kv_slot slot_of(const model_config *m, int layer, int max_kv_size)
+/* The types of what is quantised become known when keys and values are emitted. */
+static kv_slot slot_of(const model_config *m, int layer, const plan_options *o)
 {
   const layer_config *l = &m->layer[layer];
   kv_slot slot = {.kv_heads = l->kv_heads, .key_dim = m->head_dim, .value_dim = m->head_dim};
+  slot.quant = (ops_kv_quant){.bits = o->kv_bits, .group = o->kv_group_size, .start = o->quantized_kv_start};
   if (l->sliding) {
     slot.window = m->sliding_window;
     slot.by_time = m->arch->windows_by_time || (m->wrapper && m->wrapper->windows_by_time);
-  } else if (max_kv_size) {
-    slot.window = max_kv_size;
+  } else if (o->max_kv_size) {
+    slot.window = o->max_kv_size;
     slot.keep = MAX_KV_KEEP;
   }
   return slot;
@@ -63,9 +65,32 @@ static tern_status check_max_kv_size(const model_config *m, int max_kv_size, ter
   return TERN_OK;
 }
 
-static tern_status make_slots(const model_config *m, int max_kv_size, plan *p, tern_error *err)
+/* Where the reference raises, there is nothing to compare with, and so nothing to run. */
+static tern_status check_kv_bits(const model_config *m, const plan_options *o, const plan *p, tern_error *err)
 {
-  TRY(check_max_kv_size(m, max_kv_size, err));
+  const char *name = m->wrapper ? m->wrapper->name : m->arch->name;
+  if (!o->kv_bits)
+    return TERN_OK;
+  if (m->arch->plain_keys)
+    return err_set(err, TERN_E_UNSUPPORTED, "kv-bits: the reference has no quantised keys and values for %s", name);
+  if (o->max_kv_size)
+    return err_set(err, TERN_E_UNSUPPORTED, "kv-bits: max-kv-size makes rings, which the reference does not quantise");
+  for (int i = 0; i < m->layers; i++) {
+    int slot = p->slot_of_layer[i];
+    if (slot >= 0 && p->slots[slot].window && !p->slots[slot].by_time)
+      return err_set(err, TERN_E_UNSUPPORTED,
+                     "kv-bits: layer %d of %s keeps its window in a ring, which the reference does not quantise", i,
+                     name);
+  }
+  if (m->head_dim % o->kv_group_size)
+    return err_set(err, TERN_E_UNSUPPORTED, "kv-group-size: %d does not divide the heads' %d dims", o->kv_group_size,
+                   m->head_dim);
+  return TERN_OK;
+}
+
+static tern_status make_slots(const model_config *m, const plan_options *o, plan *p, tern_error *err)
+{
+  TRY(check_max_kv_size(m, o->max_kv_size, err));
   p->slots = mem_array((size_t)m->layers, sizeof *p->slots);
   p->slot_of_layer = mem_array((size_t)m->layers, sizeof *p->slot_of_layer);
   if (!p->slots || !p->slot_of_layer)
@@ -74,11 +99,11 @@ static tern_status make_slots(const model_config *m, int max_kv_size, plan *p, t
     bool attends = m->layer[i].attention == PART_USUAL;
     p->slot_of_layer[i] = attends ? p->n_slots : -1;
     if (attends)
-      p->slots[p->n_slots++] = slot_of(m, i, max_kv_size);
+      p->slots[p->n_slots++] = slot_of(m, i, o);
   }
   if (p->n_slots == 0)
     return err_set(err, TERN_E_UNSUPPORTED, "config.json: no layer has attention");
-  return TERN_OK;
+  return check_kv_bits(m, o, p, err);
 }
 
 /* ---- compile ---- */
@@ -107,9 +132,9 @@ static tern_status finish_logits(compiler *c, int logits, tern_error *err)
   return p->host_logits ? TERN_OK : err_nomem(err, "logits");
 }
 
-static tern_status compile_all(compiler *c, int max_kv_size, tern_error *err)
+static tern_status compile_all(compiler *c, const plan_options *o, tern_error *err)
 {
-  TRY(make_slots(c->config, max_kv_size, c->plan, err));
+  TRY(make_slots(c->config, o, c->plan, err));
   TRY(make_ropes(c->cx, c->config, c->plan, err));
   TRY(model_config_act(c->config, &c->act, err));
   int logits = dense_emit(c);
@@ -118,11 +143,11 @@ static tern_status compile_all(compiler *c, int max_kv_size, tern_error *err)
 }
 
 tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,
-                         int max_kv_size, plan *out, tern_error *err)
+                         const plan_options *options, plan *out, tern_error *err)
 {
   *out = (plan){.max_tokens = max_tokens, .head_rows = HEAD_ROWS, .vocab = config->vocab};
   compiler c = {.cx = cx, .config = config, .weights = weights, .plan = out};
-  tern_status status = compile_all(&c, max_kv_size, err);
+  tern_status status = compile_all(&c, options, err);
   mem_free(c.buffers);
   mem_free(c.patches);
   if (status != TERN_OK)

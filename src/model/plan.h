@@ -45,9 +45,15 @@ typedef struct plan {
   size_t n_lists, list_capacity;
 } plan;
 
-/* max_kv_size > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions. */
+/* What a model's user decides about its state. */
+typedef struct plan_options {
+  int max_kv_size; /* > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions */
+  int kv_bits;     /* > 0: keys and values are quantised (ops_kv_quant), from quantized_kv_start on */
+  int kv_group_size, quantized_kv_start;
+} plan_options;
+
 tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,
-                         int max_kv_size, plan *out, tern_error *err);
+                         const plan_options *options, plan *out, tern_error *err);
 void plan_release(ops_context *cx, plan *p);
 /* Bytes of activations a token, for choosing max_tokens before compiling. */
 size_t plan_bytes_per_token(const model_config *config);

@@ -76,6 +76,23 @@ typedef struct ops_kv_view {
   void *const *blocks;
 } ops_kv_view;
 
+/* Quantised keys and values: each row of a head in groups of `group` values along its dims, affine (a code of `bits`
+ * bits, times the group's scale, plus its bias). Tokens from position `start` on see quantised rows alone, the rows
+ * before `start` too; tokens before it see none. So a row of a step lies on one side of `start`, and so do the blocks
+ * that it is given; going over to the other side is kv_quantise's work. */
+typedef struct ops_kv_quant {
+  int bits; /* 0: never quantised */
+  int group;
+  int64_t start;
+  ops_dtype key_type, value_type; /* of scales and biases: what is stored was rounded to it */
+} ops_kv_quant;
+
+/* What a block holds. */
+typedef struct ops_kv_shape {
+  int kv_heads, key_dim, value_dim;
+  ops_kv_quant quant; /* bits 0: plain floats */
+} ops_kv_shape;
+
 /* ---- the step ---- */
 
 typedef enum ops_row_kind {
@@ -93,6 +110,12 @@ typedef struct ops_row {
   int adapter;              /* 0: none */
   const ops_kv_view *slots; /* [slots of the model] */
 } ops_row;
+
+/* Whether the row's tokens see quantised keys and values. */
+static inline bool ops_quantised(const ops_kv_quant *q, const ops_row *row)
+{
+  return q->bits && row->position >= q->start;
+}
 
 typedef struct ops_step {
   int tokens;          /* T */
@@ -193,6 +216,7 @@ struct op_temperature { /* q [T, width], in place: q *= 1 + beta ln(1 + floor(po
 struct op_kv_append { /* k [T, G, key_dim], v [T, G, value_dim] */
   const float *k, *v;
   int slot, kv_heads, key_dim, value_dim;
+  ops_kv_quant quant;
 };
 
 struct op_attention { /* q [T, H, key_dim], out [T, H, value_dim] */
@@ -208,6 +232,8 @@ struct op_attention { /* q [T, H, key_dim], out [T, H, value_dim] */
   int sparse_block, sparse_local, sparse_stride;
   ops_dtype type;     /* of the arithmetic */
   ops_dtype out_type; /* what the result is rounded to */
+  ops_kv_quant quant;
+  ops_dtype score_type; /* of queries and scores where keys are quantised; values then go by its promotion with theirs */
 };
 
 typedef enum ops_act {
@@ -300,8 +326,9 @@ typedef struct ops_backend {
   void (*release)(ops_context *cx, void *p);
   void (*write)(ops_context *cx, void *to, const void *from, size_t bytes); /* host to backend */
   void (*read)(ops_context *cx, void *to, const void *from, size_t bytes);  /* backend to host, after what was queued */
-  /* Bytes of one block of a slot with G heads. */
-  size_t (*kv_block_bytes)(int kv_heads, int key_dim, int value_dim);
+  size_t (*kv_block_bytes)(const ops_kv_shape *shape);
+  /* Fills a quantised block with the first `count` positions of a plain one. */
+  void (*kv_quantise)(ops_context *cx, const ops_kv_shape *shape, const void *plain, void *quantised, int count);
   /* Queues a whole segment of records for this step without waiting; `read` waits for what was queued. A backend that
    * captures (a graph, a persistent kernel) keys what it captured by the segment's address and the step's shape. NULL:
    * the executor calls run[] record by record. */

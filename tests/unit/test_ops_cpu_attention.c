@@ -10,6 +10,7 @@ typedef struct shape {
   int heads, kv_heads, key_dim, value_dim, window, keep;
   float softcap;
   int sparse_block, sparse_local, sparse_stride;
+  ops_kv_quant quant;
 } shape;
 
 /* Sequences whose blocks are filled up to MOST_KEYS; unwritten places hold NaN, which must never show. */
@@ -23,9 +24,9 @@ typedef struct world {
 static void open_world(uint64_t *seed, world *w, const shape *s)
 {
   const ops_backend *ref = ops_ref();
-  *w = (world){.s = s, .block_floats = ref->kv_block_bytes(s->kv_heads, s->key_dim, s->value_dim) / sizeof(float)};
-  assert_int_equal(ops_cpu(SIMD_BASELINE)->kv_block_bytes(s->kv_heads, s->key_dim, s->value_dim),
-                   w->block_floats * sizeof(float));
+  ops_kv_shape block = {s->kv_heads, s->key_dim, s->value_dim, s->quant};
+  *w = (world){.s = s, .block_floats = ref->kv_block_bytes(&block) / sizeof(float)};
+  assert_int_equal(ops_cpu(SIMD_BASELINE)->kv_block_bytes(&block), w->block_floats * sizeof(float));
   for (int i = 0; i < SEQUENCES; i++) {
     for (int n = 0; n < BLOCKS; n++) {
       w->tables[i][n] = random_floats(seed, w->block_floats, 1.5f);
@@ -90,6 +91,7 @@ static void compare(bench *b, const world *w, const float *q, const ops_row *row
   r.attention.sparse_block = s->sparse_block;
   r.attention.sparse_local = s->sparse_local;
   r.attention.sparse_stride = s->sparse_stride;
+  r.attention.quant = s->quant;
   ops_step step = {.tokens = tokens, .rows = n_rows, .row = rows};
   run_ref(b, &r, &step);
   r.attention.out = t.out;
@@ -98,16 +100,48 @@ static void compare(bench *b, const world *w, const float *q, const ops_row *row
   free(t.expected);
 }
 
+#define PLAIN                                                                                                          \
+  {                                                                                                                    \
+    0, 0, 0, DT_F32, DT_F32                                                                                            \
+  }
+#define QUANTISED(bits, group)                                                                                         \
+  {                                                                                                                    \
+    bits, group, 0, DT_F32, DT_F32                                                                                     \
+  }
 /* Heads, key heads, dims, window, keep; cap; block, local blocks, stride. */
 static const shape shapes[] = {
-    {4, 4, 16, 16, 0, 0, 0, 0, 0, 0},    {14, 2, 64, 64, 0, 0, 0, 0, 0, 0},  {9, 3, 64, 64, 0, 0, 0, 0, 0, 0},
-    {8, 1, 80, 80, 70, 0, 0, 0, 0, 0},   {4, 2, 128, 96, 20, 4, 0, 0, 0, 0}, {3, 1, 33, 17, 2, 0, 0, 0, 0, 0},
-    {2, 2, 256, 256, 1, 0, 0, 0, 0, 0},  {16, 8, 40, 24, 64, 0, 0, 0, 0, 0}, {6, 2, 64, 64, 129, 4, 0, 0, 0, 0},
-    {5, 5, 1, 1, 0, 0, 0, 0, 0, 0},      {2, 1, 1040, 8, 0, 0, 0, 0, 0, 0},  {12, 2, 64, 128, 5, 4, 0, 0, 0, 0},
-    {8, 4, 64, 64, 0, 0, 0.5f, 0, 0, 0}, {6, 2, 40, 24, 129, 4, 2, 0, 0, 0}, {3, 1, 33, 17, 20, 0, 50, 0, 0, 0},
-    {8, 2, 64, 64, 0, 0, 0, 64, 2, 3},   {6, 2, 40, 24, 0, 0, 0, 16, 1, 4},  {5, 5, 33, 17, 0, 0, 0, 7, 3, 8},
-    {4, 1, 64, 64, 0, 0, 0, 100, 1, 2},  {3, 1, 32, 32, 0, 0, 0, 1, 1, 50},  {8, 2, 64, 64, 0, 0, 3, 16, 16, 1},
-    {4, 2, 64, 64, 30, 0, 0, 16, 1, 4},  {4, 2, 16, 16, 0, 0, 0, 16, 0, 4},
+    {4, 4, 16, 16, 0, 0, 0, 0, 0, 0, PLAIN},
+    {14, 2, 64, 64, 0, 0, 0, 0, 0, 0, PLAIN},
+    {9, 3, 64, 64, 0, 0, 0, 0, 0, 0, PLAIN},
+    {8, 1, 80, 80, 70, 0, 0, 0, 0, 0, PLAIN},
+    {4, 2, 128, 96, 20, 4, 0, 0, 0, 0, PLAIN},
+    {3, 1, 33, 17, 2, 0, 0, 0, 0, 0, PLAIN},
+    {2, 2, 256, 256, 1, 0, 0, 0, 0, 0, PLAIN},
+    {16, 8, 40, 24, 64, 0, 0, 0, 0, 0, PLAIN},
+    {6, 2, 64, 64, 129, 4, 0, 0, 0, 0, PLAIN},
+    {5, 5, 1, 1, 0, 0, 0, 0, 0, 0, PLAIN},
+    {2, 1, 1040, 8, 0, 0, 0, 0, 0, 0, PLAIN},
+    {12, 2, 64, 128, 5, 4, 0, 0, 0, 0, PLAIN},
+    {8, 4, 64, 64, 0, 0, 0.5f, 0, 0, 0, PLAIN},
+    {6, 2, 40, 24, 129, 4, 2, 0, 0, 0, PLAIN},
+    {3, 1, 33, 17, 20, 0, 50, 0, 0, 0, PLAIN},
+    {8, 2, 64, 64, 0, 0, 0, 64, 2, 3, PLAIN},
+    {6, 2, 40, 24, 0, 0, 0, 16, 1, 4, PLAIN},
+    {5, 5, 33, 17, 0, 0, 0, 7, 3, 8, PLAIN},
+    {4, 1, 64, 64, 0, 0, 0, 100, 1, 2, PLAIN},
+    {3, 1, 32, 32, 0, 0, 0, 1, 1, 50, PLAIN},
+    {8, 2, 64, 64, 0, 0, 3, 16, 16, 1, PLAIN},
+    {4, 2, 64, 64, 30, 0, 0, 16, 1, 4, PLAIN},
+    {4, 2, 16, 16, 0, 0, 0, 16, 0, 4, PLAIN},
+    /* quantised */
+    {4, 4, 32, 32, 0, 0, 0, 0, 0, 0, QUANTISED(2, 32)},
+    {14, 2, 64, 64, 0, 0, 0, 0, 0, 0, QUANTISED(4, 64)},
+    {9, 3, 128, 64, 0, 0, 0, 0, 0, 0, QUANTISED(8, 64)},
+    {8, 1, 96, 160, 70, 0, 0, 0, 0, 0, QUANTISED(3, 32)},
+    {4, 2, 128, 256, 20, 4, 0, 0, 0, 0, QUANTISED(5, 128)},
+    {3, 1, 256, 64, 0, 0, 0, 0, 0, 0, QUANTISED(6, 32)},
+    {2, 1, 32, 288, 0, 0, 0, 0, 0, 0, QUANTISED(4, 32)},
+    {4, 2, 64, 64, 0, 0, 3, 16, 2, 3, QUANTISED(4, 32)},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -258,6 +292,7 @@ static void test_append(void **state)
     op_record r = {.kind = OP_kv_append, .kv_append = {.k = k, .v = v, .kv_heads = shapes[s].kv_heads}};
     r.kv_append.key_dim = shapes[s].key_dim;
     r.kv_append.value_dim = shapes[s].value_dim;
+    r.kv_append.quant = shapes[s].quant;
     const ops_row rows[SEQUENCES] = {{.first = 0, .count = 1, .position = 63, .slots = &a.w.views[0]},
                                      {.first = 1, .count = 1, .position = 64, .slots = &a.w.views[1]},
                                      {.first = 2, .count = 170, .position = 37, .slots = &a.w.views[2]}};

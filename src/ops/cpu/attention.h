@@ -6,11 +6,13 @@
  *
  * Keys are numbered in summation order. Queries of one token see the same keys; queries of different tokens are taken
  * together where each sees one ascending range, and the keys that not all of them see (at the two ends) are summed for
- * each alone. Scores of keys that a query does not see are computed and left out.
+ * each alone. Scores of keys that a query does not see are computed and left out. Quantised keys and values are
+ * unpacked a block at a time (attention_kv.h).
  */
 #ifndef TERN_OPS_CPU_ATTENTION_H
 #define TERN_OPS_CPU_ATTENTION_H
 
+#include "ops/cpu/attention_kv.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vmath.h"
 #include "ops/ref/ref.h"
@@ -35,11 +37,12 @@ typedef struct query_set {
   int64_t common_low, common_high; /* seen by all */
   const float *q[QUERIES];
   float *out[QUERIES], *scores[QUERIES];
+  float *unpacked; /* [KV_BLOCK * MOST_UNPACKED] where keys and values are quantised; else NULL */
 } query_set;
 
 /* A stretch of the order inside one block: keys [first, first + count) of the block are numbers [at, at + count). */
 typedef struct stretch {
-  const float *block;
+  void *block;
   int first, count;
   int64_t at;
 } stretch;
@@ -112,7 +115,14 @@ INLINE void score_strip(const int n, const float *keys, int dims, float (*q)[MOS
 
 static void score_stretch(const query_set *set, const stretch *s, float (*q)[MOST_DIM])
 {
-  const float *keys = s->block + ref_block_key(set->kv_head, set->a->key_dim, 0);
+  const struct op_attention *a = set->a;
+  const float *keys = (const float *)s->block + ref_block_key(set->kv_head, a->key_dim, 0);
+  if (set->unpacked) {
+    ref_packed packed = ref_packed_keys(&a->quant, s->block, set->kv_head, a->key_dim);
+    for (int c = s->first / STRIP * STRIP; c < s->first + s->count; c += STRIP)
+      unpack_keys(&a->quant, &packed, c, set->unpacked);
+    keys = set->unpacked;
+  }
   for (int c = s->first / STRIP * STRIP; c < s->first + s->count; c += STRIP) {
     float out[QUERIES][STRIP];
     if (set->n == 1)
@@ -251,8 +261,10 @@ static void value_span(const query_set *set, const stretch *s, int64_t begin, in
   if (begin >= end)
     return;
   const struct op_attention *a = set->a;
-  const float *values =
-      s->block + ref_block_value(a->kv_heads, a->key_dim, set->kv_head, a->value_dim, s->first + (int)(begin - s->at));
+  int at = s->first + (int)(begin - s->at);
+  const float *values = set->unpacked ? set->unpacked + at * a->value_dim
+                                      : (const float *)s->block +
+                                            ref_block_value(a->kv_heads, a->key_dim, set->kv_head, a->value_dim, at);
   const float *weights[QUERIES] = {0};
   for (int i = 0; i < n; i++)
     weights[i] = set->scores[first + i] + begin;
@@ -282,6 +294,11 @@ static int64_t most(int64_t a, int64_t b)
 static void value_stretch(const query_set *set, const stretch *s)
 {
   int64_t end = s->at + s->count;
+  if (set->unpacked) {
+    const struct op_attention *a = set->a;
+    ref_packed packed = ref_packed_values(&a->quant, s->block, a->kv_heads, a->key_dim, set->kv_head, a->value_dim);
+    unpack_values(&a->quant, &packed, s->first, s->count, set->unpacked);
+  }
   int64_t low = least(most(s->at, set->common_low), end), high = most(least(end, set->common_high), low);
   for (int i = 0; i < set->n; i++)
     value_span(set, s, most(s->at, set->low[i]), least(low, set->high[i]), i, 1);
@@ -380,7 +397,11 @@ static void run_queries(const attention_job *job, const ops_row *row, int kv_hea
 {
   const struct op_attention *a = job->a;
   int repeats = a->heads / a->kv_heads;
-  query_set set = {.a = a, .kv = &row->slots[a->slot], .kv_head = kv_head};
+  float unpacked[KV_BLOCK * MOST_UNPACKED];
+  query_set set = {.a = a,
+                   .kv = &row->slots[a->slot],
+                   .kv_head = kv_head,
+                   .unpacked = ops_quantised(&a->quant, row) ? unpacked : NULL};
   int last_token = -1;
   for (int i = begin; i < end;) {
     ops_range ranges[VISIBLE_MOST];
@@ -426,6 +447,8 @@ static void attention_share(void *user, int worker, int count)
  * reference's. */
 static bool has_kernel(const struct op_attention *a)
 {
+  if (a->quant.bits && (a->score_type != DT_F32 || a->key_dim > MOST_UNPACKED || a->value_dim > MOST_UNPACKED))
+    return false;
   return a->type == DT_F32 && a->out_type == DT_F32 && a->key_dim <= MOST_DIM &&
          (!a->sparse_block || (!a->window && a->sparse_local > 0));
 }

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "ops/ref/ref.h"
+#include "ops/ref/ref_kv.h"
 
 const char *ops_simd_name(ops_simd level)
 {
@@ -63,11 +64,6 @@ static void host_copy(ops_context *cx, void *to, const void *from, size_t bytes)
   memcpy(to, from, bytes);
 }
 
-static size_t kv_block_bytes(int kv_heads, int key_dim, int value_dim)
-{
-  return (size_t)KV_BLOCK * (size_t)kv_heads * ((size_t)key_dim + (size_t)value_dim) * sizeof(float);
-}
-
 /* Scores of CPU_QUERIES queries a worker; the reference's attention wants one row. */
 static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err)
 {
@@ -93,7 +89,8 @@ static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads,
 #define TABLE(level, label)                                                                                            \
   {                                                                                                                    \
     .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_SHARED}, .alloc = host_alloc, .release = host_release,      \
-    .write = host_copy, .read = host_copy, .kv_block_bytes = kv_block_bytes, .reserve = reserve,                       \
+    .write = host_copy, .read = host_copy, .kv_block_bytes = ref_kv_block_bytes, .kv_quantise = ref_kv_quantise,       \
+    .reserve = reserve,                                                                                                \
   }
 
 const ops_backend *ops_cpu(ops_simd level)

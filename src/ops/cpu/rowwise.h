@@ -10,6 +10,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vmath.h"
 #include "ops/ref/ref.h"
+#include "ops/ref/ref_kv.h"
 
 /* ---- rms_norm and layer_norm ---- */
 
@@ -295,7 +296,10 @@ static void append_share(void *user, int worker, int count)
   pool_share((size_t)a->kv_heads, 1, worker, count, &begin, &end);
   for (int r = 0; r < job->step->rows; r++) {
     const ops_row *row = &job->step->row[r];
-    for (int t = 0, n; t < row->count; t += n) {
+    for (int t = 0; ops_quantised(&a->quant, row) && t < row->count; t++)
+      for (int h = (int)begin; h < (int)end; h++)
+        ref_append_row(a, row, t, h);
+    for (int t = 0, n; !ops_quantised(&a->quant, row) && t < row->count; t += n) {
       n = KV_BLOCK - (int)((row->position + t) % KV_BLOCK);
       n = n < row->count - t ? n : row->count - t;
       for (int h = (int)begin; h < (int)end; h++)
@@ -308,7 +312,8 @@ void CPU_NAME(cpu_kv_append)(ops_context *cx, const op_record *record, const ops
 {
   const struct op_kv_append *a = &record->kv_append;
   append_job job = {a, step};
-  cpu_run(cx, (int64_t)step->tokens * a->kv_heads * (a->key_dim + a->value_dim), append_share, &job);
+  int64_t cost = a->quant.bits ? 16 : 1; /* cycles a value */
+  cpu_run(cx, cost * step->tokens * a->kv_heads * (a->key_dim + a->value_dim), append_share, &job);
 }
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "ops/math.h"
+#include "ops/ref/ref_kv.h"
 
 /* ---- memory ---- */
 
@@ -24,11 +25,6 @@ static void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes)
 {
   (void)cx;
   memcpy(to, from, bytes);
-}
-
-static size_t ref_kv_block_bytes(int kv_heads, int key_dim, int value_dim)
-{
-  return (size_t)KV_BLOCK * (size_t)kv_heads * ((size_t)key_dim + (size_t)value_dim) * sizeof(float);
 }
 
 /* One row of scores. */
@@ -63,6 +59,7 @@ const ops_backend *ops_ref(void)
       .write = ref_copy,
       .read = ref_copy,
       .kv_block_bytes = ref_kv_block_bytes,
+      .kv_quantise = ref_kv_quantise,
       .reserve = ref_reserve,
   };
   return &backend;

@@ -1,10 +1,11 @@
-/* ref_attention.c - rotation, storing of keys and values, and attention. Keys are summed in the order of ops/visible.h;
+/* ref_attention.c - rotation and attention. Keys are summed in the order of ops/visible.h;
  * hidden keys take no part: the reference gives them a weight of exactly zero, which changes no sum. */
 #include <math.h>
 #include <string.h>
 
 #include "ops/math.h"
 #include "ops/ref/ref.h"
+#include "ops/ref/ref_kv.h"
 #include "ops/visible.h"
 
 /* ---- rope ---- */
@@ -53,35 +54,14 @@ void ref_rope(ops_context *cx, const op_record *record, const ops_step *step)
   }
 }
 
-/* ---- keys and values ---- */
-
-void ref_kv_append(ops_context *cx, const op_record *record, const ops_step *step)
-{
-  (void)cx;
-  const struct op_kv_append *a = &record->kv_append;
-  for (int r = 0; r < step->rows; r++) {
-    const ops_row *row = &step->row[r];
-    for (int t = 0; t < row->count; t++) {
-      int64_t position = row->position + t, token = row->first + t;
-      float *block = row->slots[a->slot].blocks[position / KV_BLOCK];
-      int i = (int)(position % KV_BLOCK);
-      for (int h = 0; h < a->kv_heads; h++) {
-        const float *k = a->k + (token * a->kv_heads + h) * a->key_dim;
-        const float *v = a->v + (token * a->kv_heads + h) * a->value_dim;
-        for (int e = 0; e < a->key_dim; e++)
-          block[ref_block_key(h, a->key_dim, i) + (size_t)e * KV_BLOCK] = k[e];
-        memcpy(block + ref_block_value(a->kv_heads, a->key_dim, h, a->value_dim, i), v,
-               (size_t)a->value_dim * sizeof *v);
-      }
-    }
-  }
-}
-
 /* ---- attention ---- */
 
 typedef struct query {
   const struct op_attention *a;
   const ops_kv_view *kv;
+  bool quantised;
+  ops_dtype type; /* of queries, scores and weights */
+  float scale;
   int head, kv_head;
   int64_t position;
   const ops_range *ranges;
@@ -98,26 +78,88 @@ static bool sees(const query *at, int64_t p)
   return at->position / a->sparse_block - block < a->sparse_local || (block + at->head + 1) % a->sparse_stride == 0;
 }
 
-/* One head of one token. scores [S], out [E]. */
+/* ---- products with one key or value ---- */
+
+static float plain_score(const query *at, const float *q, const void *block, int i)
+{
+  const struct op_attention *a = at->a;
+  const float *key = (const float *)block + ref_block_key(at->kv_head, a->key_dim, i);
+  float sum = 0;
+  for (int e = 0; e < a->key_dim; e++)
+    sum += ops_round(at->type, at->scale * q[e]) * key[(size_t)e * KV_BLOCK];
+  return ops_round(a->type, sum);
+}
+
+/* Quantised products round every step. */
+static float quantised_score(const query *at, const float *q, void *block, int i)
+{
+  const struct op_attention *a = at->a;
+  ref_packed keys = ref_packed_keys(&a->quant, block, at->kv_head, a->key_dim);
+  float sum = 0;
+  for (int e = 0; e < a->key_dim; e++) {
+    float key = ref_packed_key_at(&keys, &a->quant, at->type, i, e);
+    sum = ops_round(at->type, sum + ops_round(at->type, ops_round(at->type, at->scale * q[e]) * key));
+  }
+  return sum;
+}
+
+static void add_plain(const query *at, float weight, const void *block, int i, float *out)
+{
+  const struct op_attention *a = at->a;
+  const float *value = (const float *)block + ref_block_value(a->kv_heads, a->key_dim, at->kv_head, a->value_dim, i);
+  for (int e = 0; e < a->value_dim; e++)
+    out[e] += weight * value[e];
+}
+
+static void add_quantised(const query *at, float weight, void *block, int i, float *out)
+{
+  const struct op_attention *a = at->a;
+  ops_dtype type = ops_promote(at->type, a->quant.value_type);
+  ref_packed values = ref_packed_values(&a->quant, block, a->kv_heads, a->key_dim, at->kv_head, a->value_dim);
+  for (int e = 0; e < a->value_dim; e++) {
+    float value = ref_packed_value_at(&values, &a->quant, type, i, e);
+    out[e] = ops_round(type, out[e] + ops_round(type, weight * value));
+  }
+}
+
+/* ---- one head of one token ---- */
+
+/* out = scores times values: [E]. */
+static void gather(const query *at, const float *scores, float reciprocal, float *out)
+{
+  const struct op_attention *a = at->a;
+  int64_t n = 0;
+  memset(out, 0, (size_t)a->value_dim * sizeof *out);
+  for (int r = 0; r < at->n_ranges; r++) {
+    for (int64_t p = at->ranges[r].first; p < at->ranges[r].first + at->ranges[r].count; p++) {
+      if (!sees(at, p))
+        continue;
+      void *block = at->kv->blocks[p / KV_BLOCK];
+      float weight = ops_round(at->type, scores[n++] * reciprocal);
+      if (at->quantised)
+        add_quantised(at, weight, block, (int)(p % KV_BLOCK), out);
+      else
+        add_plain(at, weight, block, (int)(p % KV_BLOCK), out);
+    }
+  }
+  for (int e = 0; e < a->value_dim; e++)
+    out[e] = ops_round(a->out_type, at->quantised ? out[e] : ops_round(a->type, out[e]));
+}
+
+/* scores [S], out [E]. */
 static void attend(const query *at, const float *q, float *scores, float *out)
 {
   const struct op_attention *a = at->a;
-  const ops_kv_view *kv = at->kv;
-  const ops_range *ranges = at->ranges;
-  int n_ranges = at->n_ranges, head = at->kv_head;
-  float scale = ops_round(a->type, a->scale), cap = ops_round(a->type, a->softcap), most = 0, total = 0;
+  float cap = ops_round(at->type, a->softcap), most = 0, total = 0;
   int64_t n = 0;
-  for (int r = 0; r < n_ranges; r++) {
-    for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
+  for (int r = 0; r < at->n_ranges; r++) {
+    for (int64_t p = at->ranges[r].first; p < at->ranges[r].first + at->ranges[r].count; p++) {
       if (!sees(at, p))
         continue;
-      const float *block = kv->blocks[p / KV_BLOCK];
-      const float *key = block + ref_block_key(head, a->key_dim, (int)(p % KV_BLOCK));
-      float sum = 0;
-      for (int e = 0; e < a->key_dim; e++)
-        sum += ops_round(a->type, scale * q[e]) * key[(size_t)e * KV_BLOCK];
-      sum = ops_round(a->type, sum);
-      sum = cap != 0 ? ref_cap(a->type, cap, sum) : sum;
+      void *block = at->kv->blocks[p / KV_BLOCK];
+      int i = (int)(p % KV_BLOCK);
+      float sum = at->quantised ? quantised_score(at, q, block, i) : plain_score(at, q, block, i);
+      sum = cap != 0 ? ref_cap(at->type, cap, sum) : sum;
       most = n == 0 || sum > most ? sum : most;
       scores[n++] = sum;
     }
@@ -126,22 +168,7 @@ static void attend(const query *at, const float *q, float *scores, float *out)
     scores[i] = math_exp(scores[i] - most);
     total += scores[i];
   }
-  float reciprocal = 1.0f / total;
-  memset(out, 0, (size_t)a->value_dim * sizeof *out);
-  n = 0;
-  for (int r = 0; r < n_ranges; r++) {
-    for (int64_t p = ranges[r].first; p < ranges[r].first + ranges[r].count; p++) {
-      if (!sees(at, p))
-        continue;
-      const float *block = kv->blocks[p / KV_BLOCK];
-      const float *value = block + ref_block_value(a->kv_heads, a->key_dim, head, a->value_dim, (int)(p % KV_BLOCK));
-      float weight = ops_round(a->type, scores[n++] * reciprocal);
-      for (int e = 0; e < a->value_dim; e++)
-        out[e] += weight * value[e];
-    }
-  }
-  for (int e = 0; e < a->value_dim; e++)
-    out[e] = ops_round(a->out_type, ops_round(a->type, out[e]));
+  gather(at, scores, 1.0f / total, out);
 }
 
 void ref_attention(ops_context *cx, const op_record *record, const ops_step *step)
@@ -150,13 +177,24 @@ void ref_attention(ops_context *cx, const op_record *record, const ops_step *ste
   int repeats = a->heads / a->kv_heads;
   for (int r = 0; r < step->rows; r++) {
     const ops_row *row = &step->row[r];
+    bool quantised = ops_quantised(&a->quant, row);
+    ops_dtype type = quantised ? a->score_type : a->type;
     for (int t = 0; t < row->count; t++) {
       ops_range ranges[VISIBLE_MOST];
       ops_row_kind kind = a->by_time ? ROW_READ : row->kind;
       int n = ops_visible(a->window, a->keep, row->position + t, row->split, kind, ranges);
       for (int h = 0; h < a->heads; h++) {
         int64_t token = (int64_t)(row->first + t) * a->heads + h;
-        query at = {a, &row->slots[a->slot], h, h / repeats, row->position + t, ranges, n};
+        query at = {.a = a,
+                    .kv = &row->slots[a->slot],
+                    .quantised = quantised,
+                    .type = type,
+                    .scale = ops_round(type, a->scale),
+                    .head = h,
+                    .kv_head = h / repeats,
+                    .position = row->position + t,
+                    .ranges = ranges,
+                    .n_ranges = n};
         attend(&at, a->q + token * a->key_dim, cx->scratch, a->out + token * a->value_dim);
       }
     }
