@@ -58,6 +58,7 @@ const arch arch_gemma2 = {
     .scale = SCALE_ROOT,
     .rope = ROPE_PLAIN,
     .embed_root = true,
+    .plain_keys = true,
     .names = &gemma2_names,
     .drops = {DROP_TIED_HEAD},
 };

@@ -68,6 +68,7 @@ const arch arch_stablelm = {
     .scale = SCALE_INVERSE,
     .precision = PRECISION_F32,
     .rope = ROPE_PLAIN,
+    .plain_keys = true,
     .names = &stablelm_names,
 };
 

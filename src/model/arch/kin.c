@@ -276,6 +276,7 @@ const arch arch_plamo = {
     .block = BLOCK_FORKED,
     .rope = ROPE_PLAIN,
     .kv_tiled = true,
+    .plain_keys = true,
     .names = &plamo_names,
 };
 

@@ -40,6 +40,7 @@ const arch arch_olmo = {
     .pack = PACK_QKV,
     .mlp = MLP_FUSED_UP,
     .rope = ROPE_PLAIN,
+    .plain_keys = true,
     .names = &olmo_names,
 };
 

@@ -42,6 +42,7 @@ const arch arch_phi = {
     .scale = SCALE_INVERSE,
     .precision = PRECISION_F32,
     .rope = ROPE_PLAIN,
+    .plain_keys = true,
     .names = &phi_names,
 };
 
@@ -142,6 +143,7 @@ const arch arch_phi3small = {
     .act = ACT_GEGELU,
     .scale = SCALE_KEY,
     .rope = ROPE_PLAIN,
+    .plain_keys = true,
     .names = &phi3small_names,
     .drops = {DROP_INV_FREQ},
 };
