@@ -154,6 +154,14 @@ size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece)
   return bytes;
 }
 
+size_t kv_store_token_bytes(const kv_store *store)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < store->n_lanes; i++)
+    bytes += store->lanes[i].shelves[store->lanes[i].slot.quant.bits ? QUANTISED : PLAIN].block_bytes;
+  return bytes / KV_BLOCK;
+}
+
 static tern_status add_block(kv_store *store, shelf *s, tern_error *err)
 {
   block *b = mem_zalloc(sizeof *b);

@@ -45,6 +45,9 @@ size_t kv_store_bytes(const kv_store *store); /* of all blocks, used and free */
 /* Bytes of blocks that one sequence of `positions` needs in steps of up to `piece` tokens. */
 size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece);
 
+/* Bytes that one more position takes in a sequence past every start. */
+size_t kv_store_token_bytes(const kv_store *store);
+
 tern_status kv_seq_open(kv_store *store, kv_seq **out, tern_error *err);
 void kv_seq_close(kv_seq *seq); /* NULL is fine */
 

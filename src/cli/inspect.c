@@ -30,12 +30,10 @@ static memory_need memory_of(const cli_args *a, const model *m)
       .context = a->context ? a->context : session_default_context(&m->config),
       .weights = ckpt_bytes(m->ckpt),
       .owned = m->weights.owned_bytes,
+      .kv_token = kv_store_token_bytes(m->store),
       .scratch = plan_bytes_per_token(&m->config) * (size_t)piece,
   };
   need.kv = kv_store_estimate(m->store, need.context, piece);
-  for (int i = 0; i < m->plan.n_slots; i++)
-    need.kv_token += sizeof(float) * (size_t)m->plan.slots[i].kv_heads *
-                     (size_t)(m->plan.slots[i].key_dim + m->plan.slots[i].value_dim);
   return need;
 }
 

@@ -176,6 +176,101 @@ static void failing_allocations_leave_the_sequence(void **state)
   }
 }
 
+/* ---- quantised slots ---- */
+
+static const kv_slot late = {
+    .kv_heads = 1, .key_dim = 32, .value_dim = 32, .quant = {.bits = 8, .group = 32, .start = 100}};
+
+static void open_late(kv_store **s, kv_seq **seqs)
+{
+  static ops_context quiet;
+  quiet = (ops_context){.backend = ops_ref()};
+  assert_int_equal(kv_store_open(&quiet, &late, 1, s, NULL), TERN_OK);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(kv_seq_open(*s, &seqs[i], NULL), TERN_OK);
+}
+
+static void close_late(kv_store *s, kv_seq **seqs)
+{
+  kv_seq_close(seqs[0]);
+  kv_seq_close(seqs[1]);
+  kv_store_close(s);
+}
+
+static void starts_quantise_and_give_memory_back(void **state)
+{
+  (void)state;
+  kv_store *s;
+  kv_seq *seqs[2];
+  tern_error err;
+  open_late(&s, seqs);
+  assert_int_equal(kv_seq_reserve(seqs[0], 0, 300, 50, NULL), TERN_OK);
+  size_t most = kv_store_bytes(s), plain = (size_t)KV_BLOCK * 64 * sizeof(float), packed = (size_t)KV_BLOCK * (64 + 16);
+  assert_int_equal(most, 3 * plain + 6 * packed);
+  assert_true(most <= kv_store_estimate(s, 300, 50));
+  assert_int_equal(kv_store_token_bytes(s), packed / KV_BLOCK);
+  mem_forbid(true);
+  assert_int_equal(kv_seq_prepare(seqs[0], 0, 100, &err), TERN_OK);
+  float *first = kv_seq_views(seqs[0])[0].blocks[0];
+  memset(first, 0, plain);
+  memset(kv_seq_views(seqs[0])[0].blocks[1], 0, plain);
+  assert_int_equal(kv_store_bytes(s), most);
+  assert_int_equal(kv_seq_prepare(seqs[0], 100, 50, &err), TERN_OK);
+  mem_forbid(false);
+  assert_int_equal(kv_store_bytes(s), 6 * packed);
+  assert_true(kv_seq_can_resume(seqs[0], 100));
+  assert_true(kv_seq_can_resume(seqs[0], 0));
+  assert_false(kv_seq_can_resume(seqs[0], 99));
+  kv_seq_truncate(seqs[0], 120);
+  assert_true(kv_seq_can_resume(seqs[0], 110));
+  kv_seq_truncate(seqs[0], 50);
+  assert_null(kv_seq_views(seqs[0])[0].blocks[0]);
+  assert_int_equal(kv_seq_reserve(seqs[0], 0, 90, 50, NULL), TERN_OK);
+  assert_int_equal(kv_seq_prepare(seqs[0], 0, 90, &err), TERN_OK);
+  close_late(s, seqs);
+}
+
+static void steps_across_a_start_are_refused(void **state)
+{
+  (void)state;
+  kv_store *s;
+  kv_seq *seqs[2];
+  tern_error err;
+  open_late(&s, seqs);
+  assert_int_equal(kv_seq_reserve(seqs[0], 0, 300, 50, NULL), TERN_OK);
+  assert_int_equal(kv_seq_prepare(seqs[0], 0, 90, &err), TERN_OK);
+  assert_int_equal(kv_seq_prepare(seqs[0], 90, 20, &err), TERN_E_INTERNAL);
+  assert_int_equal(kv_seq_reserve(seqs[0], 90, 100, 50, NULL), TERN_OK); /* nothing promised past the start */
+  assert_int_equal(kv_seq_prepare(seqs[0], 90, 10, &err), TERN_OK);
+  assert_int_equal(kv_seq_prepare(seqs[0], 100, 1, &err), TERN_E_INTERNAL);
+  close_late(s, seqs);
+}
+
+/* A clone keeps its plain rows when the other passes the start. */
+static void clones_pass_the_start_alone(void **state)
+{
+  (void)state;
+  kv_store *s;
+  kv_seq *seqs[2];
+  tern_error err;
+  open_late(&s, seqs);
+  assert_int_equal(kv_seq_reserve(seqs[0], 0, 300, 50, NULL), TERN_OK);
+  assert_int_equal(kv_seq_prepare(seqs[0], 0, 100, &err), TERN_OK);
+  float *shared = kv_seq_views(seqs[0])[0].blocks[0];
+  memset(shared, 0, (size_t)KV_BLOCK * 64 * sizeof(float));
+  memset(kv_seq_views(seqs[0])[0].blocks[1], 0, (size_t)KV_BLOCK * 64 * sizeof(float));
+  shared[5] = 7;
+  assert_int_equal(kv_seq_clone(seqs[1], seqs[0], NULL), TERN_OK);
+  assert_int_equal(kv_seq_prepare(seqs[0], 100, 1, &err), TERN_OK);
+  assert_ptr_not_equal(kv_seq_views(seqs[0])[0].blocks[0], shared);
+  assert_ptr_equal(kv_seq_views(seqs[1])[0].blocks[0], shared);
+  assert_true(shared[5] == 7);
+  assert_true(kv_seq_can_resume(seqs[1], 50));
+  assert_int_equal(kv_seq_clone(seqs[1], seqs[0], NULL), TERN_OK);
+  assert_false(kv_seq_can_resume(seqs[1], 50));
+  close_late(s, seqs);
+}
+
 /* ---- the order of keys ---- */
 
 /* A ring as the reference keeps one: prompt in one piece, then one token at a time written in place. */
@@ -236,6 +331,9 @@ int main(void)
       cmocka_unit_test_setup_teardown(truncated_blocks_come_back, set_up, tear_down),
       cmocka_unit_test_setup_teardown(scratch_positions_come_back, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failing_allocations_leave_the_sequence, set_up, tear_down),
+      cmocka_unit_test(starts_quantise_and_give_memory_back),
+      cmocka_unit_test(steps_across_a_start_are_refused),
+      cmocka_unit_test(clones_pass_the_start_alone),
       cmocka_unit_test(steps_see_keys_in_ring_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,6 +261,158 @@ static void reads_and_steps_share_a_batch(void **state)
   free(got);
 }
 
+/* ---- quantised keys and values ---- */
+
+/* Starts at 0, inside the first turn, at a block's border, behind the prompts, and never reached. */
+static const tern_model_options quantised[] = {
+    {.kv_bits = 4, .kv_group_size = 32},
+    {.kv_bits = 8, .kv_group_size = 32, .quantized_kv_start = 9},
+    {.kv_bits = 3, .kv_group_size = 32, .quantized_kv_start = 64},
+    {.kv_bits = 6, .kv_group_size = 32, .quantized_kv_start = 84},
+    {.kv_bits = 2, .kv_group_size = 32, .quantized_kv_start = 500},
+};
+enum { N_QUANTISED = sizeof quantised / sizeof *quantised };
+static const char *const without_rings[] = {"llama-4bit", "qwen2-mxfp4", "qwen3-f16"};
+
+static void quantised_bits_do_not_depend_on_how_they_came_about(void **state)
+{
+  (void)state;
+  record *want = calloc(1, sizeof *want), *got = calloc(1, sizeof *got), *plain = calloc(1, sizeof *plain);
+  for (int c = 0; c < 3; c++) {
+    for (int native = 0; native < 2; native++) {
+      tern_numerics numerics = native ? TERN_NATIVE : TERN_EXACT;
+      model *m = open_model(without_rings[c], (tern_model_options){.numerics = numerics});
+      fresh_third_turn(m, 0, plain);
+      model_close(m);
+      for (int q = 0; q < N_QUANTISED; q++) {
+        tern_model_options options = quantised[q];
+        options.numerics = numerics;
+        options.threads = 1;
+        m = open_model(without_rings[c], options);
+        size_t cached;
+        fresh_third_turn(m, 0, want);
+        size_t all = (size_t)want->n * (size_t)want->vocab * sizeof(float);
+        assert_int_equal(memcmp(want->rows, plain->rows, all) == 0, options.quantized_kv_start == 500);
+        third_turn(m, 0, got, &cached);
+        expect_same(want, got, "quantised, at turn 3 than fresh", without_rings[c]);
+        assert_true(cached > 0);
+        fresh_third_turn(m, 1, got);
+        expect_same(want, got, "quantised, in pieces of 1", without_rings[c]);
+        third_turn(m, 7, got, &cached);
+        expect_same(want, got, "quantised, at turn 3 in pieces of 7", without_rings[c]);
+        model_close(m);
+        options.threads = 3;
+        options.simd = "baseline";
+        m = open_model(without_rings[c], options);
+        fresh_third_turn(m, 0, got);
+        expect_same(want, got, "quantised, with other threads and SIMD", without_rings[c]);
+        model_close(m);
+      }
+    }
+  }
+  free(want);
+  free(got);
+  free(plain);
+}
+
+/* Cut back to before the start, the plain rows are needed again; behind it, the quantised ones serve. */
+static void cuts_before_the_start_read_again(void **state)
+{
+  (void)state;
+  record *want = calloc(1, sizeof *want), *got = calloc(1, sizeof *got);
+  tern_model_options options = {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 40};
+  model *m = open_model("llama-4bit", options);
+  tern_error err = {0};
+  int32_t ids[LONGEST], other[LONGEST];
+  static const int forks[] = {20, 39, 40, 41, 63, 64, 70};
+  want->vocab = got->vocab = m->config.vocab;
+  for (int f = 0; f < 7; f++) {
+    session *s;
+    make_ids(ids, LONGEST, 11);
+    make_ids(other, LONGEST, 12);
+    memcpy(other, ids, (size_t)forks[f] * sizeof *ids);
+    other[forks[f]] = ids[forks[f]] ^ 1;
+    expect_ok(session_open(m, 0, &s, &err), &err);
+    run(s, ids, 90, 0, got);
+    size_t cached = run(s, other, 100, 0, got);
+    assert_int_equal(cached, forks[f] < 40 ? 0 : forks[f]);
+    session_close(s);
+    expect_ok(session_open(m, 0, &s, &err), &err);
+    run(s, other, 100, 0, want);
+    expect_same(want, got, "after a fork", "llama-4bit");
+    session_close(s);
+  }
+  model_close(m);
+  free(want);
+  free(got);
+}
+
+/* One row is still plain while its neighbour is quantised, and passes its start in the middle. */
+static void rows_of_both_kinds_share_a_batch(void **state)
+{
+  (void)state;
+  record *alone[2], *together[2];
+  tern_model_options options = {.kv_bits = 8, .kv_group_size = 32, .quantized_kv_start = 64};
+  model *m = open_model("qwen3-f16", options);
+  static const int lengths[2] = {60, 100};
+  int32_t ids[2][LONGEST];
+  tern_error err = {0};
+  session *s[2];
+  for (int i = 0; i < 2; i++) {
+    alone[i] = calloc(1, sizeof **alone);
+    together[i] = calloc(1, sizeof **together);
+    alone[i]->vocab = together[i]->vocab = m->config.vocab;
+    make_ids(ids[i], LONGEST, 300 + (uint32_t)i);
+    expect_ok(session_open(m, 0, &s[i], &err), &err);
+    run(s[i], ids[i], lengths[i], 0, alone[i]);
+    session_close(s[i]);
+    expect_ok(session_open(m, 0, &s[i], &err), &err);
+    session_request request = {.ids = ids[i], .n = (size_t)lengths[i], .limit = lengths[i] + STEPS};
+    expect_ok(session_sync(s[i], &request, &(session_sink){keep, together[i]}, NULL, &err), &err);
+  }
+  for (int step = 0; step < STEPS; step++) {
+    int32_t next[2] = {ids[0][lengths[0] + step], ids[1][lengths[1] + step]};
+    expect_ok(session_step_many(s, next, 2, keep_row, &(pair){{together[0], together[1]}}, &err), &err);
+  }
+  for (int i = 0; i < 2; i++) {
+    expect_same(alone[i], together[i], "beside a neighbour", "qwen3-f16, quantised");
+    session_close(s[i]);
+    free(alone[i]);
+    free(together[i]);
+  }
+  model_close(m);
+}
+
+static void expect_refused(const char *name, tern_model_options options, tern_status status, const char *words)
+{
+  char dir[512];
+  tern_error err = {0};
+  model *m = NULL;
+  snprintf(dir, sizeof dir, "%s/tests/golden/%s/model", TERN_SOURCE_DIR, name);
+  assert_int_equal(model_open(dir, &options, true, &m, &err), status);
+  if (strcmp(err.text, words))
+    fail_msg("\"%s\" instead of \"%s\"", err.text, words);
+}
+
+static void kv_options_that_cannot_hold_are_refused(void **state)
+{
+  (void)state;
+  expect_refused("llama-4bit", (tern_model_options){.kv_bits = 7}, TERN_E_USAGE,
+                 "kv-bits: 7 is not 2, 3, 4, 5, 6 or 8");
+  expect_refused("llama-4bit", (tern_model_options){.kv_bits = 4, .kv_group_size = 48}, TERN_E_USAGE,
+                 "kv-group-size: 48 is not 32, 64 or 128");
+  expect_refused("llama-4bit", (tern_model_options){.kv_group_size = 64}, TERN_E_USAGE,
+                 "kv-group-size: changes nothing without kv-bits");
+  expect_refused("llama-4bit", (tern_model_options){.kv_bits = 4, .quantized_kv_start = -1}, TERN_E_USAGE,
+                 "quantized-kv-start: must not be negative");
+  expect_refused("qwen2-mxfp4", (tern_model_options){.kv_bits = 4, .kv_group_size = 128}, TERN_E_UNSUPPORTED,
+                 "kv-group-size: 128 does not divide the heads' 32 dims");
+  expect_refused("gemma3-bf16", (tern_model_options){.kv_bits = 4, .kv_group_size = 32}, TERN_E_UNSUPPORTED,
+                 "kv-bits: layer 0 of gemma3_text keeps its window in a ring, which the reference does not quantise");
+  expect_refused("qwen2-mxfp4", (tern_model_options){.kv_bits = 4, .kv_group_size = 32, .max_kv_size = 12},
+                 TERN_E_UNSUPPORTED, "kv-bits: max-kv-size makes rings, which the reference does not quantise");
+}
+
 /* ---- refusals ---- */
 
 static void what_does_not_fit_is_refused_with_numbers(void **state)
@@ -341,6 +493,10 @@ int main(void)
       cmocka_unit_test(bits_do_not_depend_on_threads_or_simd),
       cmocka_unit_test(rows_together_are_rows_alone),
       cmocka_unit_test(reads_and_steps_share_a_batch),
+      cmocka_unit_test(quantised_bits_do_not_depend_on_how_they_came_about),
+      cmocka_unit_test(cuts_before_the_start_read_again),
+      cmocka_unit_test(rows_of_both_kinds_share_a_batch),
+      cmocka_unit_test(kv_options_that_cannot_hold_are_refused),
       cmocka_unit_test(what_does_not_fit_is_refused_with_numbers),
       cmocka_unit_test(cancelled_timelines_go_on),
       cmocka_unit_test(opening_survives_failing_allocations),
