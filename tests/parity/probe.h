@@ -32,4 +32,9 @@ TERN_API tern_status probe_st_copy(const char *from, const char *to, tern_error 
 TERN_API tern_status probe_quant(const char *config, const char *path, bool has_scales, int32_t out[3], char mode[16],
                                  tern_error *err);
 
+/* x [64, dim] into a quantised block, as keys or as values, and back: codes and values [64, dim], scales and biases
+ * [64, dim / group]. type: ops_dtype. */
+TERN_API bool probe_kv(const float *x, int dim, int bits, int group, int type, bool keys, uint32_t *codes,
+                       float *scales, float *biases, float *values);
+
 #endif
