@@ -569,6 +569,7 @@ def odd():
     variant("llama", "window5", rope_scaling=None, num_hidden_layers=4, layer_types=[SLIDE, SLIDE, FULL, SLIDE], sliding_window=5, **small)
     variant("qwen2", "odd", **{**small, "num_attention_heads": 3, "num_key_value_heads": 3}, tie_word_embeddings=True)
     variant("qwen3", "odd", **{**small, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 48})
+    variant("qwen3", "heads128", head_dim=128)
     variant("gemma3_text", "narrow", num_hidden_layers=5, sliding_window=5, sliding_window_pattern=2, hidden_size=96, intermediate_size=160,
             num_key_value_heads=2, head_dim=32, query_pre_attn_scalar=32, vocab_size=323, rope_scaling=None)
     variant("gemma3_text", "wide", sliding_window=16, sliding_window_pattern=4)

@@ -44,8 +44,8 @@ def load(folder, numerics="native", shim=False):
     return model
 
 
-def generate(model, ids, steps, chunk=2048, kv_bits=None, kv_group=64, forced=None, max_kv_size=None):
-    """Decode through mlx_lm's own generate_step, greedily or along the forced ids.
+def generate(model, ids, steps, chunk=2048, kv_bits=None, kv_group=64, forced=None, max_kv_size=None, kv_start=0, cache=None):
+    """Decode through mlx_lm's own generate_step, greedily or along the forced ids. `cache`: what stands before `ids`.
 
     Returns logits [steps, vocab], the tokens fed and the dtype of the logits.
     """
@@ -69,6 +69,8 @@ def generate(model, ids, steps, chunk=2048, kv_bits=None, kv_group=64, forced=No
         kv_bits=kv_bits,
         kv_group_size=kv_group,
         max_kv_size=max_kv_size,
+        quantized_kv_start=kv_start,
+        prompt_cache=cache,
     )
     tokens = [token for token, _ in stream]
     logits = mx.stack(rows[:steps])

@@ -64,8 +64,40 @@ RUNS = {
     # Windows made by the cache, on models that have none of their own.
     "kv-size": {"chunk": 2048, "forced": True, "max_kv_size": 12, "tern": [["--max-kv-size", "12"]]},
 }
+
+
+def quantised(bits, group, start, chunk=2048):
+    """Quantised keys and values. Tokens from `start` on see quantised rows alone, so the reference has its cache converted
+    exactly there, whatever its own pieces: see reference.py."""
+    flags = ["--kv-bits", str(bits), "--kv-group-size", str(group), "--quantized-kv-start", str(start)]
+    return {"chunk": chunk, "forced": True, "kv": [bits, group, start], "tern": [flags, [*flags, "--prefill-step-size", "5"]]}
+
+
+# From the first token on, from inside the prompt, from its last token, from the steps behind it.
+QUANTISED = {
+    "kv4": quantised(4, 32, 0),
+    "kv8": quantised(8, 32, 0),
+    "kv8-pieces": quantised(8, 32, 0, chunk=7),
+    "kv6": quantised(6, 32, 0),
+    "kv5": quantised(5, 32, 0),
+    "kv3": quantised(3, 32, 0),
+    "kv2": quantised(2, 32, 0),
+    "kv4-inside": quantised(4, 32, 13),
+    "kv8-inside": quantised(8, 32, 1),
+    "kv3-last": quantised(3, 32, PROMPT - 1),
+    "kv8-behind": quantised(8, 32, PROMPT + 4),
+    "kv6-behind": quantised(6, 32, PROMPT),
+}
+WIDER = {
+    **{f"kv{bits}-g{group}": quantised(bits, group, 0) for group in (64, 128) for bits in (2, 3, 4, 5, 6, 8)},
+    **{f"kv4-g{group}-inside": quantised(4, group, 13) for group in (64, 128)},
+}
+RUNS.update(QUANTISED | WIDER)
 ALWAYS = ("canonical", "one-shot", "pieces", "greedy")
-RUN_GROUPS = {"always": ALWAYS, "windowed": ALWAYS + ("whole", "singles", "lone-tail"), "full": ("one-shot", "fives")}
+RUN_GROUPS = {"always": ALWAYS, "windowed": ALWAYS + ("whole", "singles", "lone-tail"), "full": ("one-shot", "fives"),
+              "kv-g32": tuple(QUANTISED),
+              "kv-g64": tuple(QUANTISED) + tuple(name for name in WIDER if "-g64" in name),
+              "kv-g128": tuple(name for name in WIDER)}
 
 MIXED = {
     "*.layers.0.*.down_proj": {"bits": 8, "group_size": 32},

@@ -66,6 +66,8 @@ def notes(rows, forms):
         parts.append("the original layout of tensors")
     if any("kv-size" in r.runs for r in rows):
         parts.append("`--max-kv-size`")
+    if any(cases.RUNS[run].get("kv") for r in rows for run in r.runs):
+        parts.append("`--kv-bits`")
     if any(r.shim for r in rows):
         parts.append("the reference runs with a shim (tests/oracle/shims.py)")
     for config, why in ((r.config, r.cannot) for r in rows if r.cannot):

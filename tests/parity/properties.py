@@ -9,6 +9,7 @@ tests/unit/test_session.c.
 """
 
 import itertools
+import json
 import random
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ EXACT = {
     ],
 }
 NATIVE = {name: EXACT[name] for name in ("threads", "piece size")}
+# The same with quantised keys and values, from the beginning, from inside the conversation, and from its steps.
+KV_STARTS = {"kv 4 bits": (4, 0), "kv 8 bits from inside": (8, 30), "kv 3 bits from the steps": (3, 73)}
 
 
 def conversation(seed, turns=3, vocab=256):
@@ -51,11 +54,28 @@ def models():
     return sorted(p.parent for p in GOLDEN.glob("*/model/config.json"))
 
 
+def has_rings(model):
+    config = json.loads((model / "config.json").read_text())
+    return config["model_type"] == "gemma3_text" or "sliding_attention" in config.get("layer_types", [])
+
+
+def properties(model, numerics):
+    """(name, lists of flags)"""
+    usual = EXACT if numerics == "exact" else NATIVE
+    yield from usual.items()
+    if has_rings(model):
+        return
+    for kind, (bits, start) in KV_STARTS.items():
+        flags = ["--kv-bits", str(bits), "--kv-group-size", "32", "--quantized-kv-start", str(start)]
+        for name, variants in usual.items():
+            yield f"{kind}, {name}", [variant + flags for variant in variants]
+
+
 def main():
     tally = Tally()
     for model, numerics in itertools.product(models(), ("exact", "native")):
         ids = conversation(seed=model.parent.name)
-        for name, variants in (EXACT if numerics == "exact" else NATIVE).items():
+        for name, variants in properties(model, numerics):
             first = None
             for flags in variants:
                 label = f"{model.parent.name} [{numerics}] {name}: {' '.join(flags)}"

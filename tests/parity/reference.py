@@ -130,6 +130,12 @@ def read(file):
 # ---- the worker
 
 
+def finite(logits):
+    if not np.isfinite(logits).all():
+        raise RuntimeError("logits are not finite")
+    return logits
+
+
 def pieces(model, ids, chunk):
     """Rows of every position when the prompt is read as generate_step reads it: all but the last id, then the last."""
     import golden
@@ -143,6 +149,39 @@ def pieces(model, ids, chunk):
     return np.concatenate(rows)
 
 
+def convert(model, cache, ids, bits, group):
+    """The caches quantised; empty ones get a row of `ids` and lose it, since an empty QuantizedKVCache makes buffers of a
+    wrong size for some widths."""
+    import mlx.core as mx
+
+    empty = cache[0].offset == 0
+    if empty:
+        model(mx.array(ids[:1])[None], cache=cache)
+    for c in cache:
+        c.trim(1 if empty else 0)
+    cache = [c.to_quantized(group_size=group, bits=bits) for c in cache]
+    mx.eval([c.state for c in cache])
+    return cache
+
+
+def quantised(model, ids, steps, run, forced):
+    """A run with quantised keys and values. generate_step converts its caches behind a piece, so the prompt is read up to
+    the start first and the caches are converted there; where the start lies behind the prompt, its own rule does that."""
+    import golden
+    import mlx.core as mx
+    from mlx_lm.models.cache import make_prompt_cache
+
+    bits, group, start = run["kv"]
+    if start >= len(ids) - 1:
+        late = {"kv_bits": bits, "kv_group": group, "kv_start": start}
+        return golden.generate(model, ids, steps, run["chunk"], forced=forced, **late)
+    cache = make_prompt_cache(model)
+    if start:
+        model(mx.array(ids[:start])[None], cache=cache)
+    cache = convert(model, cache, ids, bits, group)
+    return golden.generate(model, ids[start:], steps, run["chunk"], forced=forced, cache=cache)
+
+
 def answer(model, case, run):
     import golden
 
@@ -150,6 +189,9 @@ def answer(model, case, run):
     prompt, continuation = ids[: case.prompt], ids[case.prompt :]
     if run.get("whole"):
         return {"prompt": prompt, "tokens": []}, golden.whole_prompt(model, prompt)
+    if run.get("kv"):
+        logits, tokens, _ = quantised(model, prompt, table.STEPS, run, continuation)
+        return {"prompt": prompt, "tokens": tokens}, finite(logits)
     logits, tokens, _ = golden.generate(
         model,
         prompt,
@@ -163,9 +205,7 @@ def answer(model, case, run):
         if not np.array_equal(before[-1], logits[0]):
             raise RuntimeError("the reference's own two ways of reading a prompt differ")
         logits = np.concatenate([before[:-1], logits])
-    if not np.isfinite(logits).all():
-        raise RuntimeError("logits are not finite")
-    return {"prompt": prompt, "tokens": tokens}, logits
+    return {"prompt": prompt, "tokens": tokens}, finite(logits)
 
 
 def make(case, model_dir):

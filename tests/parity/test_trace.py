@@ -45,6 +45,8 @@ def main():
         ("llama-4bit", "exact", {"whole": True}),
         ("llama-sliding-8bit", "native", {"chunk": 4}),
         ("qwen2-mxfp4", "exact", {"max_kv_size": 8}),
+        ("qwen2-mxfp4", "native", {"kv": (4, 32, 0)}),
+        ("llama-4bit", "exact", {"kv": (8, 32, 5)}),
     ):
         outputs, arrays = (f(job(GOLDEN / name / "model", numerics, **keys)) for f in (trace.tern_outputs, trace.reference_arrays))
         equal, hidden, verdict = trace.align(outputs, arrays)

@@ -27,6 +27,7 @@ import numpy as np  # noqa: E402
 
 import cases  # noqa: E402
 import configs  # noqa: E402
+import reference  # noqa: E402
 import terncli  # noqa: E402
 
 
@@ -44,6 +45,8 @@ def tern_outputs(job):
             flags += ["--split", "mlx", "--prefill-step-size", job["chunk"]]
         if job.get("max_kv_size"):
             flags += ["--max-kv-size", job["max_kv_size"]]
+        if job.get("kv"):
+            flags += [x for pair in zip(("--kv-bits", "--kv-group-size", "--quantized-kv-start"), job["kv"]) for x in pair]
         terncli.logits(job["model"], job["prompt"], *flags, feed=job["feed"])
         data = Path(f"{file}.f32").read_bytes()
         lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -67,12 +70,20 @@ def reference_arrays(job):
     cache = make_prompt_cache(model, job.get("max_kv_size"))
     ids = job["prompt"]
     body, last = (ids, []) if job.get("whole") else (ids[:-1], ids[-1:])
-    pieces = [body[i : i + job["chunk"]] for i in range(0, len(body), job["chunk"])]
+    bits, group, start = job.get("kv") or (0, 0, 0)
+    parts = [part for part in (body[:start], body[start:]) if part]
+    pieces = [part[i : i + job["chunk"]] for part in parts for i in range(0, len(part), job["chunk"])]
     pieces += [[i] for i in [*last, *job["feed"]]]
+    read = 0
+    if bits and start == 0:
+        cache = reference.convert(model, cache, ids, bits, group)
     with Recorder(model) as recorder:
         for piece in pieces:
+            if bits and 0 < start == read:
+                cache = reference.convert(model, cache, [], bits, group)
             with recorder.forward():
                 mx.eval(model(mx.array(piece)[None], cache=cache))
+            read += len(piece)
     return recorder.forwards
 
 
@@ -185,7 +196,7 @@ def verdict_of(job, timeout=120):
 
 def job_of(case, numerics, folder, prompt, feed, spec):
     """What to trace for one run of a case (cases.RUNS)."""
-    keys = {k: spec[k] for k in ("whole", "max_kv_size") if k in spec}
+    keys = {k: spec[k] for k in ("whole", "max_kv_size", "kv") if k in spec}
     return {"model": str(folder), "numerics": numerics, "prompt": prompt, "feed": feed, "chunk": spec.get("chunk", 2048), "shim": case.shim, **keys}
 
 
