@@ -124,6 +124,35 @@ def test_usage():
     expect("top-p above one", 2, "run", MODEL, "x", "--temp", "1", "--top-p", "1.5", err="--top-p")
 
 
+def test_quantised_kv():
+    """The golden model has 4 bits in groups of 64 dims of a head at most; every value is looked at before anything runs."""
+    ids = ("logits", MODEL, "--ids", "1,2,3,4,5,6")
+    for bits in ("1", "9", "16", "-4", "4.0"):
+        expect(f"kv-bits {bits}", 2, *ids, "--kv-bits", bits, err=rf"--kv-bits.*{bits}")
+    expect("kv-bits 7", 2, *ids, "--kv-bits", "7", err="kv-bits: 7 is not 2, 3, 4, 5, 6 or 8")
+    expect("kv-group-size 48", 2, *ids, "--kv-bits", "4", "--kv-group-size", "48", err="kv-group-size: 48 is not 32, 64 or 128")
+    expect("kv-group-size 16", 2, *ids, "--kv-bits", "4", "--kv-group-size", "16", err="--kv-group-size.*16")
+    expect("kv-group-size without bits", 2, *ids, "--kv-group-size", "64", err="kv-group-size: changes nothing without kv-bits")
+    expect("a start without bits", 2, *ids, "--quantized-kv-start", "0", err="quantized-kv-start: changes nothing without kv-bits")
+    expect("a start below zero", 2, *ids, "--kv-bits", "4", "--quantized-kv-start", "-1", err="--quantized-kv-start")
+    expect("a group that divides no head", 1, *ids, "--kv-bits", "4", "--kv-group-size", "128", err=r"128 does not divide the heads' \d+ dims")
+    expect("rings", 1, "logits", WINDOWED, "--ids", "1", "--kv-bits", "8", "--kv-group-size", "32", err="layer 0 .* ring")
+    # 5000 where absent, as mlx_lm.generate has it: a short prompt does not reach it.
+    flags = ("--kv-bits", "2", "--kv-group-size", "32")
+    with tempfile.TemporaryDirectory() as scratch:
+        file, rows = Path(scratch) / "rows", []
+        for more in ((), flags, (*flags, "--quantized-kv-start", "0")):
+            expect(f"logits {' '.join(more)}", 0, *ids, *more, "--out", file)
+            rows.append(file.read_bytes())
+    plain, late, now = rows
+    tally.check("--quantized-kv-start is 5000 where absent", late == plain, "other logits")
+    tally.check("--quantized-kv-start 0 quantises", now != plain, "the same logits")
+    sizes = [document(f"inspect {f}", "inspect", MODEL, "--json", *f)["memory"] for f in ((), (*flags, "--quantized-kv-start", "0"), flags)]
+    tally.check("inspect reckons with packed keys", sizes[1]["kv_per_token"] * 4 < sizes[0]["kv_per_token"], f"{sizes}")
+    tally.check("inspect: the same a token whatever the start", sizes[1]["kv_per_token"] == sizes[2]["kv_per_token"], f"{sizes}")
+    tally.check("inspect: a late start costs plain keys too", sizes[1]["kv"] < sizes[2]["kv"], f"{sizes}")
+
+
 def test_flag_forms():
     plain = document("logits", "logits", MODEL, "--ids", "1,2,3", "--steps", "2")
     for label, args in {

@@ -240,7 +240,7 @@ static void test_hidden_keys(void **state)
 /* Blocks that no head of a block-sparse layer looks at may be absent. */
 static void test_hidden_blocks(void **state)
 {
-  const shape s = {4, 2, 64, 64, 0, 0, 0, 64, 1, 50};
+  const shape s = {4, 2, 64, 64, 0, 0, 0, 64, 1, 50, PLAIN};
   uint64_t seed = 500;
   world w;
   open_world(&seed, &w, &s);

@@ -45,7 +45,7 @@ static void put_code(uint32_t *words, size_t stride, int bits, int at, uint32_t 
   int bit = at * bits, shift = bit & 31;
   uint32_t *word = words + (size_t)(bit >> 5) * stride, mask = (1u << bits) - 1;
   *word = (*word & ~(mask << shift)) | code << shift;
-  if (shift + bits > 32) {
+  if (shift && shift + bits > 32) {
     word += stride;
     *word = (*word & ~(mask >> (32 - shift))) | code >> (32 - shift);
   }
