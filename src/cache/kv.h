@@ -6,9 +6,9 @@
  * clone. A ring (slot with a window) is the same table whose blocks behind the window go back to the free list:
  * positions stay absolute, nothing moves, and rolling back is cutting the table.
  *
- * A slot may be quantised from a position on (ops_kv_quant.start). A sequence then holds plain blocks until a step begins
- * at or behind that position: kv_seq_prepare quantises all it has into fresh blocks and gives the plain ones back to the
- * system. There is no way back but to the beginning, since the values are gone.
+ * A slot may be quantised from a position on (ops_kv_quant.start). A sequence then holds plain blocks until a step
+ * begins at or behind that position: kv_seq_prepare quantises all it has into fresh blocks and gives the plain ones
+ * back to the system. There is no way back but to the beginning, since the values are gone.
  *
  * A slot of kind REC (fixed-size recurrent tensors) fits the same shape when it comes: a table of one block which is
  * replaced instead of appended to, whose clones are the checkpoints that rolling back needs.
@@ -25,9 +25,9 @@
 
 typedef struct kv_slot {
   int kv_heads, key_dim, value_dim;
-  int window;   /* 0: KV, all positions; else RING, the last `window` */
-  int keep;     /* first positions that a ring never drops */
-  bool by_time; /* keys are summed by time always: reads and steps have the same bits */
+  int window;         /* 0: KV, all positions; else RING, the last `window` */
+  int keep;           /* first positions that a ring never drops */
+  bool by_time;       /* keys are summed by time always: reads and steps have the same bits */
   ops_kv_quant quant; /* of slots that let go of no block: no window, or one by_time */
 } kv_slot;
 
@@ -58,8 +58,8 @@ void kv_seq_close(kv_seq *seq); /* NULL is fine */
 size_t kv_seq_shortage(const kv_seq *seq, int64_t from, int64_t to, int piece);
 tern_status kv_seq_reserve(kv_seq *seq, int64_t from, int64_t to, int piece, tern_error *err);
 /* Before a step that writes positions [first, first + count): gives each a block of its own and lets go of blocks that
- * no token from `first` on can see; quantises what the sequence holds where a slot's start is reached. Takes blocks from
- * the free lists only; TERN_E_INTERNAL if they were not reserved, or if the step lies on both sides of a start. */
+ * no token from `first` on can see; quantises what the sequence holds where a slot's start is reached. Takes blocks
+ * from the free lists only; TERN_E_INTERNAL if they were not reserved, or if the step lies on both sides of a start. */
 tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *err);
 /* The tables, [n_slots]; valid until the next call on this sequence. */
 const ops_kv_view *kv_seq_views(const kv_seq *seq);

@@ -47,7 +47,8 @@ typedef struct plan {
 
 /* What a model's user decides about its state. */
 typedef struct plan_options {
-  int max_kv_size; /* > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions */
+  int max_kv_size; /* > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions
+                    */
   int kv_bits;     /* > 0: keys and values are quantised (ops_kv_quant), from quantized_kv_start on */
   int kv_group_size, quantized_kv_start;
 } plan_options;

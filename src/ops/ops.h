@@ -233,7 +233,8 @@ struct op_attention { /* q [T, H, key_dim], out [T, H, value_dim] */
   ops_dtype type;     /* of the arithmetic */
   ops_dtype out_type; /* what the result is rounded to */
   ops_kv_quant quant;
-  ops_dtype score_type; /* of queries and scores where keys are quantised; values then go by its promotion with theirs */
+  ops_dtype
+      score_type; /* of queries and scores where keys are quantised; values then go by its promotion with theirs */
 };
 
 typedef enum ops_act {
