@@ -54,6 +54,26 @@ static json_t *config_json(const model_config *c)
                    "sliding_window", c->sliding_window, "layer_types", sliding);
 }
 
+static json_t *artifact_json(const profile_artifact *a)
+{
+  return a->repo[0] ? json_pack("{ss ss}", "repo", a->repo, "revision", a->revision) : json_null();
+}
+
+static json_t *execution_json(const profile_execution *run)
+{
+  return json_pack("{ss ss ss ss}", "loader", profile_loader_name(run->loader), "graph", profile_graph_name(run->graph),
+                   "loop", profile_loop_name(run->loop), "specialisation", profile_special_name(run->special));
+}
+
+static json_t *needs_json(uint32_t needs)
+{
+  json_t *names = json_array();
+  for (int i = 0; i < CAPABILITIES; i++)
+    if (needs >> i & 1)
+      out_append(&names, json_string(profile_capability_name(i)));
+  return names;
+}
+
 static json_t *quantisation_json(const model *m)
 {
   if (!quant_present(m->quant))
@@ -128,13 +148,16 @@ static void print_json(const model *m, const char *dir, const memory_need *need,
                 (json_int_t)need->weights + (json_int_t)need->owned + (json_int_t)need->kv + (json_int_t)need->scratch);
   json_t *audit = json_pack("{ss sI sI sI}", "result", "complete", "tensors", (json_int_t)total, "bound",
                             (json_int_t)bound, "dropped", (json_int_t)(total - bound));
-  out_json(json_pack("{ss ss ss ss ss ss ss ss ss so so so so so so so so so}", "path", dir, "model_type",
-                     cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics), "profile", m->profile.id,
-                     "tier", profile_tier_name(m->profile.tier), "fidelity", m->profile.fidelity, "claim",
-                     m->profile.claim, "oracle", m->profile.oracle, "backend", m->cx.backend->name, "config",
-                     config_json(&m->config), "quantisation", quantisation_json(m), "audit", audit, "drop_rules",
-                     drop_rules_json(m), "unread_keys", unread_json(m), "eos_ids", eos_json(m, eos, false),
-                     "eos_ids_beyond_vocab", eos_json(m, eos, true), "memory", memory, "tensors", tensors_json(m)));
+  const model_profile *p = &m->profile;
+  out_json(json_pack("{ss ss ss ss ss ss ss ss? so so so ss ss ss so so so so so so so so so}", "path", dir,
+                     "model_type", cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics), "profile", p->id,
+                     "tier", profile_tier_name(p->tier), "fidelity", p->fidelity, "claim", p->claim, "corrected",
+                     p->corrected, "execution", execution_json(&p->run), "needs", needs_json(p->needs), "artifact",
+                     artifact_json(&p->artifact), "fingerprint", p->fingerprint, "oracle", p->oracle, "backend",
+                     m->cx.backend->name, "config", config_json(&m->config), "quantisation", quantisation_json(m),
+                     "audit", audit, "drop_rules", drop_rules_json(m), "unread_keys", unread_json(m), "eos_ids",
+                     eos_json(m, eos, false), "eos_ids_beyond_vocab", eos_json(m, eos, true), "memory", memory,
+                     "tensors", tensors_json(m)));
 }
 
 /* ---- text ---- */
@@ -182,6 +205,12 @@ static void print_text(const model *m, const char *dir, const memory_need *need,
   out_printf("path          %s\nmodel type    %s\nprofile       %s (tier %s)\nfidelity      %s: %s\noracle        %s\n",
              dir, cfg_model_type(m->cfg), m->profile.id, profile_tier_name(m->profile.tier), m->profile.fidelity,
              m->profile.claim, m->profile.oracle);
+  if (m->profile.artifact.repo[0])
+    out_printf("artifact      %s@%s\n", m->profile.artifact.repo, m->profile.artifact.revision);
+  out_printf(
+      "fingerprint   %s (of the normalised config)\nexecution     loader %s, graph %s, loop %s, specialisation %s\n",
+      m->profile.fingerprint, profile_loader_name(m->profile.run.loader), profile_graph_name(m->profile.run.graph),
+      profile_loop_name(m->profile.run.loop), profile_special_name(m->profile.run.special));
   print_config(&m->config);
   out_printf("quantisation  %s\n", describe_quantisation(m->cfg, m->quant, quantisation));
   out_printf("audit         complete: %zu tensors, %zu bound, %zu dropped by rule\n", total, bound, total - bound);

@@ -43,11 +43,19 @@ static double weight_bytes(const char *path)
 static tern_status look(const model_entry *e, cfg **c, quant_config **q, listing *l)
 {
   model_profile profile;
+  model_config config;
+  profile_artifact artifact;
+  const arch *a;
   TRY(cfg_open(e->path, c, &l->why));
   snprintf(l->type, sizeof l->type, "%.63s", cfg_model_type(*c));
   TRY(quant_open(*c, q, &l->why));
   describe_quantisation(*c, *q, l->quantisation);
-  TRY(profile_resolve(*c, TERN_EXACT, &profile, &l->why));
+  TRY(profile_arch(*c, NULL, &a, &l->why));
+  TRY(model_config_read(*c, a, &config, &l->why));
+  profile_artifact_of(e->path, &artifact);
+  const profile_subject subject = {
+      .arch = a, .config = &config, .ternary = quant_is_ternary(*q), .numerics = TERN_EXACT, .artifact = &artifact};
+  TRY(profile_resolve(profile_builtin(), &subject, &profile, &l->why));
   l->tier = profile_tier_name(profile.tier);
   l->fidelity = profile.fidelity;
   return TERN_OK;
@@ -79,8 +87,9 @@ static json_t *type_json(const arch *a, const model_profile *p)
   json_t *aliases = json_array();
   for (int i = 0; i < ARCH_MAX_ALIASES && a->aliases[i]; i++)
     out_append(&aliases, json_string(a->aliases[i]));
-  return json_pack("{ss so ss ss s[ss]}", "type", a->name, "aliases", aliases, "tier", profile_tier_name(p->tier),
-                   "fidelity", p->fidelity, "numerics", use_numerics_name(TERN_EXACT), use_numerics_name(TERN_NATIVE));
+  return json_pack("{ss so ss ss ss? s[ss]}", "type", a->name, "aliases", aliases, "tier", profile_tier_name(p->tier),
+                   "fidelity", p->fidelity, "corrected", p->corrected, "numerics", use_numerics_name(TERN_EXACT),
+                   use_numerics_name(TERN_NATIVE));
 }
 
 static void list_types(bool json)

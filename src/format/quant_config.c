@@ -258,6 +258,11 @@ void quant_close(quant_config *q)
   mem_free(q);
 }
 
+bool quant_is_ternary(const quant_config *q)
+{
+  return q->ternary;
+}
+
 bool quant_ternary(const quant_config *q, const char *path, bool *inverse)
 {
   uint32_t i;

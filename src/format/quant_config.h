@@ -36,6 +36,8 @@ quant_params quant_globals(const quant_config *q);
 /* "quantization" or the quant_method's name, for inspect; "" where not present. */
 const char *quant_source(const quant_config *q);
 
+/* Whether quant_method bitnet makes linears ternary. */
+bool quant_is_ternary(const quant_config *q);
 /* Whether quant_method bitnet makes this linear's weight packed ternary codes, and whether its scale divides. */
 bool quant_ternary(const quant_config *q, const char *path, bool *inverse);
 

@@ -113,6 +113,11 @@ typedef struct arch_rename {
 
 enum { ARCH_MAX_ALIASES = 4, ARCH_MAX_DROPS = 4, ARCH_MAX_RENAMES = 3, ARCH_MAX_WRAPS = 3 };
 
+/* The reference's ternary product is a Metal kernel, which runs on no CPU: `corrected` of whatever holds such matrices.
+ */
+#define ARCH_CORRECTED_TERNARY                                                                                         \
+  "its Metal kernel of ternary products is replaced by unpacking, a float32 matmul and the scale"
+
 struct arch;
 
 /* What a wrapper holds: the text model to use where text_config's model_type is `type`. */
@@ -151,6 +156,9 @@ typedef struct arch {
   bool own_caches;      /* the reference's model makes its own caches, so max_kv_size does not apply */
   bool windows_by_time; /* ... or does not, though layers slide: keys beyond the window are kept and masked */
   bool plain_keys;      /* the reference's block reads the cache's arrays itself and cannot have them quantised */
+  /* What had to be put right in the reference before it gave numbers to compare with (tests/oracle/shims.py), as a
+   * clause; NULL: nothing. It lowers the fidelity that a profile may claim. */
+  const char *corrected;
   const arch_names *names;
   arch_rename renames[ARCH_MAX_RENAMES];
   arch_drop drops[ARCH_MAX_DROPS];

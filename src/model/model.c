@@ -60,10 +60,19 @@ int model_max_tokens(const model_config *c)
 
 static tern_status open_headers(model *m, const char *dir, const tern_model_options *o, tern_error *err)
 {
+  profile_artifact artifact;
+  const arch *a;
   TRY(cfg_open(dir, &m->cfg, err));
-  TRY(profile_resolve(m->cfg, m->numerics, &m->profile, err));
-  TRY(model_config_read(m->cfg, m->profile.arch, &m->config, err));
+  TRY(profile_arch(m->cfg, dir, &a, err));
+  TRY(model_config_read(m->cfg, a, &m->config, err));
   TRY(quant_open(m->cfg, &m->quant, err));
+  profile_artifact_of(dir, &artifact);
+  const profile_subject subject = {.arch = a,
+                                   .config = &m->config,
+                                   .ternary = quant_is_ternary(m->quant),
+                                   .numerics = m->numerics,
+                                   .artifact = &artifact};
+  TRY(profile_resolve(profile_builtin(), &subject, &m->profile, err));
   TRY(ckpt_open(dir, &m->ckpt, err));
   return o->mlock ? ckpt_lock(m->ckpt, err) : TERN_OK;
 }
@@ -82,6 +91,16 @@ static tern_status open_steps(model *m, tern_error *err)
   return TERN_OK;
 }
 
+/* What the profile says of reads and steps holds for the plan that came out; a bounded size and quantised
+ * keys are the request's. */
+static tern_status check_loop(const model *m, bool asked, tern_error *err)
+{
+  if (m->profile.run.loop == LOOP_SPLIT || asked || model_sensitive_from(m) == INT64_MAX)
+    return TERN_OK;
+  return err_set(err, TERN_E_INTERNAL, "profile %s: loop %s, but steps of this plan differ from reads", m->profile.id,
+                 profile_loop_name(m->profile.run.loop));
+}
+
 static tern_status open_all(model *m, const char *dir, const tern_model_options *o, bool headers_only, tern_error *err)
 {
   TRY(choose_simd(o->simd, &m->simd, err));
@@ -95,6 +114,7 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
   plan_options keep = {o->max_kv_size, o->kv_bits, o->kv_group_size, o->quantized_kv_start};
   TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), &keep, &m->plan,
                    err));
+  TRY(check_loop(m, o->max_kv_size > 0 || o->kv_bits > 0, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
   m->opened = !headers_only;

@@ -1,7 +1,8 @@
 /* model.h - a network: checkpoint, bound weights, plan, state store. No text, no sampling.
  *
- * model_open goes through: config.json, architecture, profile, checkpoint headers, binding and audit, plan. Each can
- * refuse, and names what it refused. A model is used by one thread at a time (its pool does the rest).
+ * model_open goes through: config.json, architecture, normalised config, profile, checkpoint headers, binding and
+ * audit, plan. Each can refuse, and names what it refused. A model is used by one thread at a time (its pool does the
+ * rest).
  */
 #ifndef TERN_MODEL_MODEL_H
 #define TERN_MODEL_MODEL_H

@@ -301,8 +301,40 @@ def test_inspect():
         expect("ls shows it", 0, "ls", env=env, out="tiny/llama")
         expect("ls --types", 0, "ls", "--types", env=env, out=r"(?m)^llama +generic +L1 +mistral, iquestcoder$")
         types = document("ls --types --json", "ls", "--types", "--json", env=env)
-        keys = {"type", "aliases", "tier", "fidelity", "numerics"}
+        keys = {"type", "aliases", "tier", "fidelity", "corrected", "numerics"}
         tally.check("ls --types --json: rows", types and all(set(row) == keys for row in types), types)
+        corrected = sorted(row["type"] for row in types or [] if row["corrected"])
+        tally.check("ls --types --json: corrected types are L2", corrected == sorted(row["type"] for row in types or [] if row["fidelity"] == "L2"), corrected)
+        tally.check("ls --types --json: which", corrected == ["bitnet", "olmo", "phi3small"], corrected)
+
+
+def test_profile():
+    """The artifact comes from a snapshot's path alone; the fingerprint from what the config means."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    keys = ("profile", "tier", "fidelity", "claim", "corrected", "execution", "needs", "artifact", "fingerprint", "oracle")
+    plain = document("inspect: profile", "inspect", MODEL, "--json", keys=keys)
+    if not plain:
+        return
+    tally.check("a folder is no artifact", plain["artifact"] is None, plain["artifact"])
+    tally.check("inspect: execution", plain["execution"] == {"loader": "plain", "graph": "dense", "loop": "split", "specialisation": "none"}, plain["execution"])
+    tally.check("inspect: needs", plain["needs"] == ["dense", "windows"], plain["needs"])
+    tally.check("inspect: fingerprint", re.fullmatch("[0-9a-f]{64}", plain["fingerprint"]), plain["fingerprint"])
+    expect("inspect shows the fingerprint", 0, "inspect", MODEL, out=f"fingerprint +{plain['fingerprint']}")
+    with tempfile.TemporaryDirectory() as home:
+        env = {"TERN_HOME": home, "HF_HOME": home, "HF_HUB_CACHE": home}
+        repo = Path(home) / "models--some--tiny-llama"
+        (repo / "refs").mkdir(parents=True)
+        (repo / "refs" / "main").write_text(commit)
+        model = st.copy_model(MODEL, repo / "snapshots" / commit)
+        values = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({"unread": 1, **dict(sorted(values.items(), reverse=True)), "model_type": "mistral"}, indent=3))
+        said = document("inspect: a snapshot", "inspect", "some/tiny-llama", "--json", env=env)
+        tally.check("a snapshot is an artifact", said and said["artifact"] == {"repo": "some/tiny-llama", "revision": commit}, said and said["artifact"])
+        tally.check("the fingerprint is of the meaning", said and said["fingerprint"] == plain["fingerprint"], said and said["fingerprint"])
+        expect("inspect shows the artifact", 0, "inspect", model, out=f"artifact +some/tiny-llama@{commit}")
+        (model / "config.json").write_text(json.dumps({**values, "rope_theta": 20000}))
+        said = document("inspect: another base", "inspect", model, "--json")
+        tally.check("another base is another fingerprint", said and said["fingerprint"] != plain["fingerprint"])
 
 
 def test_inspect_stop_ids():

@@ -30,7 +30,8 @@ Rendered from test results by `make models`; do not edit. A checkpoint of one of
 accounted for ([model.md](model.md)); else it is refused by name.
 
 What stands in a row has been compared with the reference, bit for bit, on tiny checkpoints of the type and of its variants ([parity.md](parity.md)).
-Fidelity L1: the logits are the reference's. The formats are those tested for this type; all types take all of them through the same code. Where a matrix has
+Fidelity L1: the logits are the reference's. L2: they are the reference's once faults of it are corrected, without which it gives no numbers to compare with; which, the row says
+([profiles.md](profiles.md)). The formats are those tested for this type; all types take all of them through the same code. Where a matrix has
 an input that no group divides, the reference leaves it dense, and so does its checkpoint.
 
 """
@@ -59,7 +60,7 @@ def quantisations(forms):
     return ", ".join(parts) or "–"
 
 
-def notes(rows, forms):
+def notes(rows, forms, corrected):
     variants = [r.config.partition("@")[2] or r.config for r in rows if not r.name and "@" in r.config]
     parts = [", ".join(dict.fromkeys(variants))] if variants else []
     if "hf" in forms:
@@ -68,8 +69,8 @@ def notes(rows, forms):
         parts.append("`--max-kv-size`")
     if any(cases.RUNS[run].get("kv") for r in rows for run in r.runs):
         parts.append("`--kv-bits`")
-    if any(r.shim for r in rows):
-        parts.append("the reference runs with a shim (tests/oracle/shims.py)")
+    if corrected:
+        parts.append(f"the reference is corrected (tests/oracle/shims.py): {corrected}")
     for config, why in ((r.config, r.cannot) for r in rows if r.cannot):
         parts.append(f"`{config}`: the reference cannot run it ({why})")
     unlike = {r.native for r in rows if not r.name} - {"yes"}
@@ -95,7 +96,7 @@ def row_of(facts, rows, results):
         ", ".join(dtypes),
         quantisations(forms),
         "keys and values" + (", in windows" if windowed else ""),
-        notes(rows, forms),
+        notes(rows, forms, facts["corrected"]),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -151,6 +152,13 @@ def stale(types, rows, text):
     covered = {r.type for r in rows if not r.cannot}
     wrong += [f"{name}: the engine runs it, tests/parity/manifest has no row" for name in sorted(known - covered)]
     wrong += [f"{name}: tests/parity/manifest has a row, the engine does not run it" for name in sorted(covered - known)]
+    shimmed = {r.type for r in rows if r.shim}
+    for t in types:
+        names = {t["type"], *t["aliases"]}
+        if (t["fidelity"] == "L1") != (not t["corrected"]):
+            wrong.append(f"{t['type']}: fidelity {t['fidelity']}, but corrected: {t['corrected']}")
+        if bool(names & shimmed) != bool(t["corrected"]):
+            wrong.append(f"{t['type']}: the manifest {'has' if names & shimmed else 'lacks'} the note shim, the engine says corrected: {t['corrected']}")
     return wrong
 
 
@@ -167,6 +175,8 @@ def check():
         ("a type less", stale(types[1:], rows, text), 1 + 1 + len(first["aliases"])),
         ("another alias", stale([{**first, "aliases": [*first["aliases"], "other"]}, *types[1:]], rows, text), 2),
         ("another fidelity", stale([{**first, "fidelity": "L9"}, *types[1:]], rows, text), 1),
+        ("a correction that nothing was tested with", stale([{**first, "fidelity": "L2", "corrected": "x"}, *types[1:]], rows, text), 2),
+        ("a correction kept quiet", stale([{**t, "fidelity": "L1", "corrected": None} for t in types], rows, text), 3),
         ("no page", stale(types, rows, ""), len(types)),
     ):
         tally.check(f"{label} is noticed", len(found) >= count, found)

@@ -193,6 +193,7 @@ const arch arch_bitnet = {
     .ternary = true,
     .names = &bitnet_names,
     .drops = {DROP_INV_FREQ, DROP_TIED_HEAD},
+    .corrected = ARCH_CORRECTED_TERNARY,
 };
 
 /* ---- llama4_text: some layers without rope, bare norms of q and k on all ---- */

@@ -42,6 +42,9 @@ const arch arch_olmo = {
     .rope = ROPE_PLAIN,
     .plain_keys = true,
     .names = &olmo_names,
+    .corrected =
+        "its import of hf_olmo is met by an empty module, its mask is applied as every other model file applies it, "
+        "and a tied head gives an array, not a tuple",
 };
 
 static const arch_names olmo2_names = {

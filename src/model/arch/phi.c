@@ -146,4 +146,7 @@ const arch arch_phi3small = {
     .plain_keys = true,
     .names = &phi3small_names,
     .drops = {DROP_INV_FREQ},
+    .corrected =
+        "masked scores of block-sparse layers become -inf, blocks of queries are counted from position 0, and the "
+        "list of dummy token ids is empty",
 };
