@@ -163,13 +163,24 @@ int emit_head_norm(compiler *c, int x, const weight_vector *w, int count, int wi
 
 /* ---- products ---- */
 
+/* x += y; with a clip, in float16. */
+static void emit_sum(compiler *c, int x, int y, float clip)
+{
+  ops_dtype type = clip > 0 ? DT_F16 : ops_promote(emit_dtype(c, x), emit_dtype(c, y));
+  op_record *r = emit(c, OP_add);
+  r->add = (struct op_add){.width = c->config->width, .clip = clip, .type = type};
+  use(c, r, &r->add.x, y);
+  use(c, r, &r->add.y, x);
+  set_dtype(c, x, type);
+}
+
 /* The type of x W^T: promoted with a dense or affine weight; the fp modes keep the type of x. */
 static ops_dtype product_type(const ops_weight *w, ops_dtype x)
 {
   return w->quant == Q_NONE || w->quant == Q_AFFINE ? ops_promote(x, w->dtype) : x;
 }
 
-void emit_linear(compiler *c, int x, projection *to, int n, int residual)
+static void emit_products(compiler *c, int x, projection *to, int n, int residual)
 {
   struct op_linear a = {.outputs = n};
   for (int i = 0; i < n; i++) {
@@ -194,6 +205,18 @@ void emit_linear(compiler *c, int x, projection *to, int n, int residual)
     use(c, r, &r->linear.y[i], to[i].y);
   if (residual >= 0)
     use(c, r, &r->linear.residual, residual);
+}
+
+void emit_linear(compiler *c, int x, projection *to, int n, int residual)
+{
+  if (!c->plain) {
+    emit_products(c, x, to, n, residual);
+    return;
+  }
+  for (int i = 0; i < n; i++)
+    emit_products(c, x, &to[i], 1, -1);
+  if (residual >= 0)
+    emit_sum(c, residual, to[0].y, 0);
 }
 
 int emit_regroup(compiler *c, int x, const int32_t *from, int n, int width)
@@ -353,17 +376,9 @@ void emit_softcap(compiler *c, int x, double cap)
 
 void emit_add(compiler *c, int x, int y)
 {
-  ops_dtype type = ops_promote(emit_dtype(c, x), emit_dtype(c, y));
-  op_record *r = emit(c, OP_add);
-  r->add = (struct op_add){.width = c->config->width, .type = type};
   /* clip_residual looks at the type of x; in float16 it clamps the float32 sum. */
-  if (c->config->arch->clip_f16 && emit_dtype(c, x) == DT_F16) {
-    r->add.clip = 65504.0f;
-    r->add.type = type = DT_F16;
-  }
-  use(c, r, &r->add.x, y);
-  use(c, r, &r->add.y, x);
-  set_dtype(c, x, type);
+  bool clip = c->config->arch->clip_f16 && emit_dtype(c, x) == DT_F16;
+  emit_sum(c, x, y, clip ? 65504.0f : 0);
 }
 
 int emit_select(compiler *c, int x)

@@ -111,7 +111,10 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
     m->cx.workers = m->workers;
   }
   TRY(weights_bind(&m->cx, m->ckpt, m->quant, &m->config, m->numerics == TERN_NATIVE, !headers_only, &m->weights, err));
-  plan_options keep = {o->max_kv_size, o->kv_bits, o->kv_group_size, o->quantized_kv_start};
+  plan_options keep = {.max_kv_size = o->max_kv_size,
+                       .kv_bits = o->kv_bits,
+                       .kv_group_size = o->kv_group_size,
+                       .quantized_kv_start = o->quantized_kv_start};
   TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), &keep, &m->plan,
                    err));
   TRY(check_loop(m, o->max_kv_size > 0 || o->kv_bits > 0, err));

@@ -146,7 +146,7 @@ tern_status plan_compile(ops_context *cx, const model_config *config, const mode
                          const plan_options *options, plan *out, tern_error *err)
 {
   *out = (plan){.max_tokens = max_tokens, .head_rows = HEAD_ROWS, .vocab = config->vocab};
-  compiler c = {.cx = cx, .config = config, .weights = weights, .plan = out};
+  compiler c = {.cx = cx, .config = config, .weights = weights, .plan = out, .plain = options->plain};
   tern_status status = compile_all(&c, options, err);
   mem_free(c.buffers);
   mem_free(c.patches);

@@ -51,6 +51,8 @@ typedef struct plan_options {
                     */
   int kv_bits;     /* > 0: keys and values are quantised (ops_kv_quant), from quantized_kv_start on */
   int kv_group_size, quantized_kv_start;
+  bool
+      plain; /* a product a record and every sum an op of its own: slower, the same bits. The check of the other plan */
 } plan_options;
 
 tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,
