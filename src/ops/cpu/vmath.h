@@ -1,10 +1,9 @@
 /* vmath.h - the transcendental functions of ops/math.h, a vector at a time and bit for bit.
  *
  * exp, sin, cos, erf and sigmoid are the same polynomials with the same fused multiply-adds. expm1 and tanh are
- * fdlibm's, all branches computed and one selected. x^3 is glibc's powf in double, with its tables in registers, where
- * level 2 has the instructions for it; elsewhere, and for arguments that are zero, subnormal, infinite, NaN or whose
- * cube is, the lanes take the reference's function one by one. Every step is that of the scalar source, which see for
- * the formulas.
+ * fdlibm's, all branches computed and one selected. x^3 is glibc's powf in double, half a vector at a time, its tables
+ * in registers at level 2. For arguments that are zero, subnormal, infinite, NaN or whose cube is, the lanes take the
+ * reference's function one by one. Every step is that of the scalar source, which see for the formulas.
  */
 #ifndef TERN_OPS_CPU_VMATH_H
 #define TERN_OPS_CPU_VMATH_H
@@ -184,8 +183,94 @@ static const uint64_t cube_exp2[32] = {
     0x3fefa4afa2a490da, 0x3fefd0765b6e4540,
 };
 
-typedef double vd __attribute__((vector_size(8 * VW)));
-typedef uint64_t vl __attribute__((vector_size(8 * VW)));
+/* Doubles go half a vector at a time. */
+enum { HALF = VW / 2 };
+typedef double vd __attribute__((vector_size(8 * HALF)));
+typedef uint64_t vl __attribute__((vector_size(8 * HALF)));
+typedef float half_f __attribute__((vector_size(4 * HALF)));
+typedef int32_t half_i __attribute__((vector_size(4 * HALF)));
+typedef uint32_t half_u __attribute__((vector_size(4 * HALF)));
+
+/* Entries i < 16 of a table, and i < 32. */
+INLINE vd look_up_16(const double *table, vl i)
+{
+#if CPU_LEVEL == 2
+  return (vd)_mm512_permutex2var_pd(_mm512_loadu_pd(table), (__m512i)i, _mm512_loadu_pd(table + 8));
+#elif CPU_LEVEL == 1
+  return (vd)_mm256_i64gather_pd(table, (__m256i)i, 8);
+#else
+  return (vd){table[i[0]], table[i[1]]};
+#endif
+}
+
+INLINE vl look_up_32(const uint64_t *table, vl i)
+{
+#if CPU_LEVEL == 2
+  __m512i at = (__m512i)i;
+  __m512i low = _mm512_permutex2var_epi64(_mm512_loadu_si512(table), at, _mm512_loadu_si512(table + 8));
+  __m512i high = _mm512_permutex2var_epi64(_mm512_loadu_si512(table + 16), at, _mm512_loadu_si512(table + 24));
+  return (vl)_mm512_mask_blend_epi64(_mm512_test_epi64_mask(at, _mm512_set1_epi64(16)), low, high);
+#elif CPU_LEVEL == 1
+  return (vl)_mm256_i64gather_epi64((const long long *)table, (__m256i)i, 8);
+#else
+  return (vl){table[i[0]], table[i[1]]};
+#endif
+}
+
+INLINE half_u low_half(vu x)
+{
+#if CPU_LEVEL == 2
+  return (half_u)_mm512_castsi512_si256((__m512i)x);
+#elif CPU_LEVEL == 1
+  return (half_u)_mm256_castsi256_si128((__m256i)x);
+#else
+  return (half_u){x[0], x[1]};
+#endif
+}
+
+INLINE half_u high_half(vu x)
+{
+#if CPU_LEVEL == 2
+  return (half_u)_mm512_extracti32x8_epi32((__m512i)x, 1);
+#elif CPU_LEVEL == 1
+  return (half_u)_mm256_extracti128_si256((__m256i)x, 1);
+#else
+  return (half_u){x[2], x[3]};
+#endif
+}
+
+INLINE vf joined(half_f low, half_f high)
+{
+#if CPU_LEVEL == 2
+  return (vf)_mm512_insertf32x8(_mm512_castps256_ps512((__m256)low), (__m256)high, 1);
+#elif CPU_LEVEL == 1
+  return (vf)_mm256_set_m128((__m128)high, (__m128)low);
+#else
+  return (vf){low[0], low[1], high[0], high[1]};
+#endif
+}
+
+/* The cubes of positive numbers, given as bits. */
+INLINE half_f cube_half(half_u bits)
+{
+  half_u offset = bits - 0x3f330000;
+  vl index = __builtin_convertvector(offset >> 19 & 15, vl);
+  vd k = __builtin_convertvector((half_i)offset >> 23, vd);
+  vd z = __builtin_convertvector((half_f)(bits - (offset & 0xff800000)), vd);
+  vd r = z * look_up_16(cube_inverse, index) - 1, r2 = r * r, y0 = look_up_16(cube_lg, index) + k;
+  vd y = 0x1.27616c9496e0bp-2 * r + -0x1.71969a075c67ap-2;
+  vd p = 0x1.ec70a6ca7baddp-2 * r + -0x1.7154748bef6c8p-1;
+  vd q = 0x1.71547652ab82bp+0 * r + y0;
+  q = p * r2 + q;
+  vd e = 3.0 * (y * (r2 * r2) + q);
+  vd rounded = e + 0x1.8p47;
+  vl n = (vl)rounded, scale = look_up_32(cube_exp2, n & 31) + (n << 47);
+  r = e - (rounded - 0x1.8p47);
+  z = 0x1.c6af84b912394p-5 * r + 0x1.ebfce50fac4f3p-3;
+  y = 0x1.62e42ff0c52d6p-1 * r + 1;
+  y = z * (r * r) + y;
+  return __builtin_convertvector(y * (vd)scale, half_f);
+}
 
 static inline vf cube_by_lane(vf x)
 {
@@ -204,30 +289,7 @@ INLINE vf vm_cube(vf x)
   vm odd = v_either(v_lt(a, v_set(0x1p-40f)), v_ge(a, v_set(0x1p42f)));
   if (v_any(v_either(odd, v_nan(x))))
     return cube_by_lane(x);
-  vu bits = (vu)a, offset = bits - 0x3f330000, index = offset >> 19 & 15;
-  vd k = __builtin_convertvector((vi)offset >> 23, vd);
-  vd z = __builtin_convertvector((vf)(bits - (offset & 0xff800000)), vd), inverse, lg;
-  for (int i = 0; i < VW; i++) {
-    inverse[i] = cube_inverse[index[i]];
-    lg[i] = cube_lg[index[i]];
-  }
-  vd r = z * inverse - 1, r2 = r * r, y0 = lg + k;
-  vd y = 0x1.27616c9496e0bp-2 * r + -0x1.71969a075c67ap-2;
-  vd p = 0x1.ec70a6ca7baddp-2 * r + -0x1.7154748bef6c8p-1;
-  vd q = 0x1.71547652ab82bp+0 * r + y0;
-  q = p * r2 + q;
-  vd e = 3.0 * (y * (r2 * r2) + q);
-  vd rounded = e + 0x1.8p47;
-  vl n = (vl)rounded, scale;
-  r = e - (rounded - 0x1.8p47);
-  for (int i = 0; i < VW; i++)
-    scale[i] = cube_exp2[n[i] % 32];
-  scale += n << 47;
-  z = 0x1.c6af84b912394p-5 * r + 0x1.ebfce50fac4f3p-3;
-  y = 0x1.62e42ff0c52d6p-1 * r + 1;
-  y = z * (r * r) + y;
-  vf magnitude = __builtin_convertvector(y * (vd)scale, vf);
-  return (vf)((vu)magnitude | ((vu)x & 0x80000000));
+  return (vf)((vu)joined(cube_half(low_half((vu)a)), cube_half(high_half((vu)a))) | ((vu)x & 0x80000000));
 }
 
 #endif
