@@ -184,6 +184,19 @@ static void attention(setting *s, const ops_step *step)
   r.attention.sparse_local = 16;
   r.attention.sparse_stride = 8;
   measure(s, "attention, block-sparse", &r, step);
+  r.attention.sparse_block = 0;
+  static const int widths[] = {8, 6, 4, 3, 2};
+  for (int i = 0; i < 5; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "attention, %d-bit keys", widths[i]);
+    r.attention.quant = (ops_kv_quant){.bits = widths[i], .group = 64};
+    measure(s, name, &r, step);
+  }
+  op_record append = {.kind = OP_kv_append, .kv_append = {.k = s->x, .v = s->z, .kv_heads = KV_HEADS}};
+  append.kv_append.key_dim = append.kv_append.value_dim = DIM;
+  measure(s, "append", &append, step);
+  append.kv_append.quant = (ops_kv_quant){.bits = 4, .group = 64};
+  measure(s, "append, 4-bit keys", &append, step);
 }
 
 static void ternary(setting *s, const ops_step *step)

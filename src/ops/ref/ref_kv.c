@@ -32,10 +32,9 @@ static group group_of(const float *x, size_t stride, int n, int bits)
 
 static uint32_t code_of(const group *g, float x, int bits)
 {
-  float code = rintf((x - g->bias) / g->scale), most = (float)((1 << bits) - 1);
-  if (!(code > 0)) /* NaN too */
-    return 0;
-  return (uint32_t)(code < most ? code : most);
+  float code = (x - g->bias) / g->scale, most = (float)((1 << bits) - 1);
+  code = code > 0 ? code : 0; /* NaN too. Clamped first: whole bounds and rounding change places */
+  return (uint32_t)lrintf(code < most ? code : most);
 }
 
 /* ---- rows ---- */
