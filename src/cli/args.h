@@ -142,8 +142,6 @@ typedef struct cli_flag {
 extern const cli_flag cli_flags[];
 extern const size_t cli_n_flags;
 
-/* Damerau-Levenshtein distance. */
-size_t help_distance(const char *a, const char *b);
 /* The nearest name among the verb's flags. */
 const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length, char out[64]);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/distance.h"
 #include "base/mem.h"
 #include "cli/answer.h"
 #include "cli/out.h"
@@ -379,7 +380,7 @@ static bool take_command(talk *t, const char *line)
   char name[32];
   snprintf(name, sizeof name, "%.*s", (int)(length < 31 ? length : 31), line);
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-    size_t distance = help_distance(name, commands[i].name);
+    size_t distance = text_distance(name, commands[i].name);
     if (distance == 0)
       return commands[i].run(t, rest);
     if (distance < best) {

@@ -2,36 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/distance.h"
 #include "cli/args.h"
 #include "cli/out.h"
 
-enum { NAME_MAX_COMPARED = 64, HELP_COLUMN = 34 };
+enum { HELP_COLUMN = 34 };
 
 /* ---- nearest names ---- */
-
-static size_t least(size_t a, size_t b)
-{
-  return a < b ? a : b;
-}
-
-/* The optimal string alignment distance over the first 64 bytes: three rows of the table are enough. */
-size_t help_distance(const char *a, const char *b)
-{
-  size_t rows[3][NAME_MAX_COMPARED + 1];
-  size_t n = strnlen(a, NAME_MAX_COMPARED), m = strnlen(b, NAME_MAX_COMPARED);
-  for (size_t j = 0; j <= m; j++)
-    rows[0][j] = j;
-  for (size_t i = 1; i <= n; i++) {
-    size_t *row = rows[i % 3], *up = rows[(i + 2) % 3], *upper = rows[(i + 1) % 3];
-    row[0] = i;
-    for (size_t j = 1; j <= m; j++) {
-      row[j] = least(least(up[j], row[j - 1]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = least(row[j], upper[j - 2] + 1);
-    }
-  }
-  return rows[n % 3][m];
-}
 
 const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length, char out[64])
 {
@@ -46,7 +23,7 @@ const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length,
       char one[64];
       at += *at == '|';
       snprintf(one, sizeof one, "%.*s", (int)strcspn(at, "|"), at);
-      size_t distance = help_distance(asked, one);
+      size_t distance = text_distance(asked, one);
       if (distance < best) {
         best = distance;
         memcpy(out, one, sizeof one);
@@ -64,7 +41,7 @@ cli_verb_id help_find_verb(const char *name, const char **nearest)
       continue;
     if (!strcmp(cli_verbs[i].name, name))
       return (cli_verb_id)i;
-    size_t distance = help_distance(name, cli_verbs[i].name);
+    size_t distance = text_distance(name, cli_verbs[i].name);
     if (nearest && distance < best) {
       best = distance;
       *nearest = cli_verbs[i].name;

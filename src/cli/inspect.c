@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "cli/describe.h"
+#include "cli/inspect_nearest.h"
 #include "cli/out.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
@@ -245,6 +246,8 @@ tern_status verb_inspect(const cli_args *a, tern_error *err)
   if (status == TERN_OK)
     status = cfg_eos_ids(m->cfg, &eos.ids, &eos.n, err);
   path_place(dir, status, err);
+  if (status == TERN_E_FORMAT || status == TERN_E_UNSUPPORTED)
+    inspect_nearest(dir, err->text, a->json);
   if (status == TERN_OK) {
     memory_need need = memory_of(a, m);
     if (a->json)

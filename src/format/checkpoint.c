@@ -297,6 +297,11 @@ bool ckpt_marked(const ckpt *c, const st_tensor *t)
   return c->marked[ckpt_index(c, t)];
 }
 
+void ckpt_unmark_all(ckpt *c)
+{
+  memset(c->marked, 0, c->n_tensors * sizeof *c->marked);
+}
+
 size_t ckpt_bytes(const ckpt *c)
 {
   return c->bytes;

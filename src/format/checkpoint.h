@@ -34,6 +34,8 @@ const st_file *ckpt_file_at(const ckpt *c, size_t i);
 /* Marks a tensor as bound (or dropped by a rule). */
 void ckpt_mark(ckpt *c, const st_tensor *t);
 bool ckpt_marked(const ckpt *c, const st_tensor *t);
+/* Takes all marks off. */
+void ckpt_unmark_all(ckpt *c);
 
 /* Bytes of all tensors. */
 size_t ckpt_bytes(const ckpt *c);

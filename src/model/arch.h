@@ -176,7 +176,5 @@ typedef struct arch {
 const arch *arch_find(const char *model_type);
 /* Walks all rows: i from 0; NULL ends. */
 const arch *arch_at(size_t i);
-/* A line that lists what is known, into out. For messages. */
-const char *arch_list(char *out, size_t size);
 
 #endif

@@ -6,6 +6,7 @@
 #include "model/config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -276,10 +277,9 @@ static tern_status read_text(const cfg *c, cfg_scope scope, model_config *m, ter
   return check_heads(m, cfg_where(scope), err);
 }
 
-tern_status model_config_read(const cfg *c, const arch *a, model_config *out, tern_error *err)
+static model_config blank(const arch *a)
 {
-  cfg_scope scope = CFG_ROOT;
-  *out = (model_config){.arch = a,
+  return (model_config){.arch = a,
                         .norm_bias = true,
                         .qk_norm = true,
                         .parallel = true,
@@ -289,14 +289,91 @@ tern_status model_config_read(const cfg *c, const arch *a, model_config *out, te
                         .logit_divisor = 1,
                         .head_divisor = 1,
                         .rotary_factor = 1};
+}
+
+static cfg_scope text_scope(const cfg *c, const arch *a)
+{
+  return a->wraps[0].text && (cfg_has(c, CFG_TEXT) || !a->flat_config) ? CFG_TEXT : CFG_ROOT;
+}
+
+tern_status model_config_read(const cfg *c, const arch *a, model_config *out, tern_error *err)
+{
+  cfg_scope scope = text_scope(c, a);
+  *out = blank(a);
   if (a->wraps[0].text) {
     out->wrapper = a;
-    scope = cfg_has(c, CFG_TEXT) || !a->flat_config ? CFG_TEXT : CFG_ROOT;
     if (!cfg_has(c, scope))
       return err_set(err, TERN_E_FORMAT, "config.json: text_config: required by %s, but absent", a->name);
     TRY(choose_text(c, a, scope, &out->arch, err));
   }
   return read_text(c, scope, out, err);
+}
+
+/* ---- sketches ---- */
+
+/* One field, whatever its trouble: absent or wrong, it gets its fallback. */
+static void sketch_field(const cfg *c, cfg_scope scope, cfg_field f, model_config *m)
+{
+  f.required = false;
+  if (cfg_read(c, scope, &f, 1, m, NULL) != TERN_OK)
+    cfg_read_object(NULL, "", &f, 1, m, NULL);
+}
+
+static bool is_there(const cfg *c, cfg_scope scope, const char *keys)
+{
+  char key[64];
+  for (size_t n; *keys; keys += n + (keys[n] == '|')) {
+    n = strcspn(keys, "|");
+    snprintf(key, sizeof key, "%.*s", (int)n, keys);
+    if (cfg_get(c, scope, key))
+      return true;
+  }
+  return false;
+}
+
+/* Sizes of one where there are none: nothing is divided by zero, and each layer has a head. */
+static void sketch_sizes(model_config *m, int layers)
+{
+  m->layers = m->layers > 0 ? m->layers : layers;
+  m->layers = m->layers < 1 ? 1 : m->layers > MODEL_MAX_LAYERS ? MODEL_MAX_LAYERS : m->layers;
+  m->width = m->width > 0 ? m->width : 1;
+  m->heads = m->heads > 0 ? m->heads : 1;
+  m->kv_heads = m->kv_heads > 0 ? m->kv_heads : m->heads;
+  m->head_dim = m->head_dim > 0 ? m->head_dim : 1;
+  m->ffn = m->ffn > 0 ? m->ffn : 1;
+  fill_layers(m);
+}
+
+void model_config_sketch(const cfg *c, const arch *a, int layers, model_config *out, model_config_missing *missing,
+                         void *user)
+{
+  cfg_field fields[MOST_FIELDS];
+  cfg_scope scope = text_scope(c, a);
+  *out = blank(a);
+  if (a->wraps[0].text) {
+    out->wrapper = a;
+    if (!cfg_has(c, scope))
+      missing(user, CFG_ROOT, "text_config");
+    if (choose_text(c, a, scope, &out->arch, NULL) != TERN_OK)
+      out->arch = a->wraps[0].text;
+  }
+  size_t n = merge_fields(out->arch, out->wrapper, fields);
+  for (size_t i = 0; i < n; i++) {
+    char first[64];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(fields[i].keys, "|"), fields[i].keys);
+    if (fields[i].required && !is_there(c, scope, fields[i].keys))
+      missing(user, scope, first);
+    sketch_field(c, scope, fields[i], out);
+  }
+  for (size_t i = 0; i < a->n_root_fields; i++)
+    sketch_field(c, CFG_ROOT, a->root_fields[i], out);
+  sketch_sizes(out, layers);
+  read_scaling(c, scope, out, NULL); /* from here on for the marks, and for parts that layers do not have */
+  if (out->arch->finish)
+    out->arch->finish(c, scope, out, NULL);
+  sketch_sizes(out, layers);
+  read_layers(c, scope, out, NULL);
+  read_rope_on(c, scope, out, NULL);
 }
 
 arch_block model_config_block(const model_config *m)

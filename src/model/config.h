@@ -95,6 +95,12 @@ typedef struct model_config {
 /* Reads and checks, `a` being the row that config.json's model_type names. Errors name the key. Unknown layer types,
  * divisions that leave a rest and sizes out of range are refused here, so that later rooms need no checks. */
 tern_status model_config_read(const cfg *c, const struct arch *a, model_config *out, tern_error *err);
+/* As much as a config that the row cannot read says of which tensors there are: what is absent or wrong gets its
+ * default or the least size, `layers` where their number is not said. `missing` (not NULL) hears of each required key
+ * that is absent, by its first spelling. Marks what the row's table reads. Not for running: sizes may be made up. */
+typedef void model_config_missing(void *user, cfg_scope scope, const char *key);
+void model_config_sketch(const cfg *c, const struct arch *a, int layers, model_config *out,
+                         model_config_missing *missing, void *user);
 /* The block's shape, which config.parallel may decide. */
 arch_block model_config_block(const model_config *c);
 /* The attention scale, a double as in the reference. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/fingerprint.h"
+#include "model/nearest.h"
 
 /* ---- words ---- */
 
@@ -342,14 +343,16 @@ static tern_status check_numerics(const profile_registry *g, const profile_subje
 
 tern_status profile_arch(const cfg *c, const char *dir, const arch **out, tern_error *err)
 {
-  (void)dir;
   const char *type = cfg_model_type(c);
+  char near[200];
   *out = arch_find(type);
   if (*out)
     return TERN_OK;
-  char known[1200];
-  return err_set(err, TERN_E_UNSUPPORTED, "config.json: model_type %s is not supported; supported are %s", type,
-                 arch_list(known, sizeof known));
+  return err_set(
+      err, TERN_E_UNSUPPORTED,
+      "config.json: model_type %.200s is not supported; nearest are %s (tern inspect says what keeps them from "
+      "it, tern ls --types lists all)",
+      type, nearest_names(c, dir, near, sizeof near));
 }
 
 tern_status profile_resolve(const profile_registry *g, const profile_subject *s, model_profile *out, tern_error *err)

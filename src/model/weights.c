@@ -80,10 +80,10 @@ static tern_status load_parts(binder *b, const char *pattern, weight_place at, c
     at.head = (int)i;
     weight_found f = weights_find(b, pattern, at, suffix);
     ops_dtype own = DT_F32;
-    if (!f.tensor) {
+    if (!f.tensor)
       weights_note_missing(b, f.path);
+    if (!f.tensor || b->names_alone)
       continue;
-    }
     TRY(load_vector(b, f.tensor, part, apart ? 1 : rows, values + i * part, &own));
     *dtype = i ? ops_promote(*dtype, own) : own; /* as stacking them promotes */
   }
@@ -93,15 +93,17 @@ static tern_status load_parts(binder *b, const char *pattern, weight_place at, c
 static tern_status bind_rows(binder *b, const char *pattern, weight_place at, const char *suffix, int64_t n,
                              int64_t rows, bool plus_one, weight_vector *out)
 {
-  float *values = mem_array((size_t)n, sizeof *values);
   ops_dtype dtype = DT_F32;
-  int missing = b->missing;
+  size_t missing = b->missing.count;
+  if (b->names_alone)
+    return load_parts(b, pattern, at, suffix, n, rows, NULL, &dtype);
+  float *values = mem_array((size_t)n, sizeof *values);
   if (!values)
     return err_nomem(b->err, pattern);
   tern_status status = load_parts(b, pattern, at, suffix, n, rows, values, &dtype);
   for (int64_t i = 0; plus_one && i < n; i++)
     values[i] = ops_round(dtype, 1.0f + values[i]);
-  if (status == TERN_OK && missing == b->missing)
+  if (status == TERN_OK && missing == b->missing.count)
     status = keep_vector(b, values, n, dtype, out);
   mem_free(values);
   return status;
@@ -222,7 +224,7 @@ static bool asks_ternary(const binder *b, const weight_found *weight, bool *inve
 {
   char path[NAME_BYTES];
   const char *module = module_of(weight->path, path);
-  return module && quant_ternary(b->quant, module, inverse);
+  return b->quant && module && quant_ternary(b->quant, module, inverse);
 }
 
 /* Packed ternary codes and the scale of the whole matrix. */
@@ -256,6 +258,20 @@ static tern_status bind_ternary(binder *b, const st_tensor *t, weight_found scal
 /* What a matrix is for: tables are never ternary, the head only where the config says so. */
 typedef enum matrix_role { ROLE_TABLE, ROLE_LINEAR, ROLE_HEAD } matrix_role;
 
+/* What lies beside a weight: scales of ternary ones, which must, or of quantised ones. */
+static tern_status find_companions(binder *b, const char *pattern, weight_place at, bool ternary)
+{
+  if (!ternary) {
+    weights_find(b, pattern, at, ".scales");
+    weights_find(b, pattern, at, ".biases");
+    return TERN_OK;
+  }
+  weight_found scale = weights_find(b, pattern, at, ".weight_scale");
+  if (!scale.tensor)
+    weights_note_missing(b, scale.path);
+  return TERN_OK;
+}
+
 static tern_status bind_matrix(binder *b, const char *pattern, weight_place at, int64_t n, int64_t k, matrix_role role,
                                ops_weight *out)
 {
@@ -265,7 +281,10 @@ static tern_status bind_matrix(binder *b, const char *pattern, weight_place at, 
     weights_note_missing(b, weight.path);
     return TERN_OK;
   }
-  if (built || (role != ROLE_TABLE && asks_ternary(b, &weight, &inverse)))
+  bool ternary = built || (role != ROLE_TABLE && asks_ternary(b, &weight, &inverse));
+  if (b->names_alone)
+    return find_companions(b, pattern, at, ternary);
+  if (ternary)
     return bind_ternary(b, weight.tensor, weights_find(b, pattern, at, ".weight_scale"), n, k, !built && inverse, out);
   weight_found scales = weights_find(b, pattern, at, ".scales"), biases = weights_find(b, pattern, at, ".biases");
   bool quantised;
@@ -398,7 +417,7 @@ static tern_status bind_xielu(binder *b, int i, layer_weights *l)
     weight_found f = weights_find(b, b->config->arch->names->act, (weight_place){.layer = i}, suffixes[n]);
     if (!f.tensor)
       weights_note_missing(b, f.path);
-    else
+    else if (!b->names_alone)
       TRY(load_vector(b, f.tensor, 1, 1, &p[n], &types[n]));
     if (n && types[n] != types[0])
       return err_set(b->err, TERN_E_UNSUPPORTED, "weights: %s: its four parameters differ in type", f.path);
@@ -523,7 +542,7 @@ static tern_status prepare_all(binder *b)
   return prepare(b, &w->head);
 }
 
-static tern_status bind_all(binder *b)
+static tern_status bind_model(binder *b)
 {
   const model_config *c = b->config;
   const arch_names *names = c->arch->names;
@@ -535,6 +554,13 @@ static tern_status bind_all(binder *b)
   TRY(bind_norm(b, c->arch->norm, names->final_norm, nowhere, c->width, &w->final_norm, &w->final_norm_bias));
   for (int i = 0; i < c->layers; i++)
     TRY(bind_layer(b, i, &w->layers[i]));
+  return TERN_OK;
+}
+
+static tern_status bind_all(binder *b)
+{
+  model_weights *w = b->out;
+  TRY(bind_model(b));
   TRY(weights_audit(b));
   if (!w->head.data)
     w->head = w->embed;
@@ -556,9 +582,26 @@ tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const 
               .out = out,
               .err = err};
   tern_status status = bind_all(&b);
-  buf_free(&b.missing_names);
+  weights_gap_free(&(weights_gap){b.missing, b.left});
   if (status != TERN_OK)
     weights_release(cx, config, out);
+  return status;
+}
+
+tern_status weights_compare(ckpt *c, const quant_config *q, const model_config *config, weights_gap *out,
+                            tern_error *err)
+{
+  model_weights w = {.layers = mem_array((size_t)config->layers, sizeof *w.layers)};
+  if (!w.layers)
+    return err_nomem(err, "weights");
+  binder b = {.c = c, .quant = q, .config = config, .names_alone = true, .out = &w, .err = err};
+  ckpt_unmark_all(c);
+  tern_status status = bind_model(&b);
+  weights_list_left(&b);
+  mem_free(w.layers); /* nothing hangs on them */
+  *out = (weights_gap){b.missing, b.left};
+  if (status != TERN_OK)
+    weights_gap_free(out);
   return status;
 }
 

@@ -47,6 +47,25 @@ typedef struct model_weights {
   size_t n_drops;
 } model_weights;
 
+/* How many there are, and the first few (mem_free; NULL where memory ran out). */
+enum { WEIGHTS_NAMED = 6 };
+typedef struct weights_names {
+  size_t count;
+  char *names[WEIGHTS_NAMED];
+} weights_names;
+
+/* What a model and a checkpoint do not have in common. */
+typedef struct weights_gap {
+  weights_names missing; /* expected, not there */
+  weights_names left;    /* there, no part of the model */
+} weights_gap;
+
+/* By names alone: no shape is looked at, no data read. Unlike binding it goes on, to the end. Takes off all marks
+ * first. Of `config` only what decides which tensors there are is read; every layer must have a head. */
+tern_status weights_compare(ckpt *c, const quant_config *q, const model_config *config, weights_gap *out,
+                            tern_error *err);
+void weights_gap_free(weights_gap *gap); /* a zeroed one is fine */
+
 /* `native`: halves stay halves in arithmetic. `prepare`: let the backend make its packed layouts (false: handles only,
  * for inspect). On failure nothing is held. */
 tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const model_config *config, bool native,

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/mem.h"
 #include "model/weights_impl.h"
 
 /* "model.layers.{}.x" with the numbers put in, behind the wrapper's prefix. */
@@ -59,10 +61,39 @@ bool weights_have(const binder *b, const char *pattern, weight_place at, const c
   return look(b, pattern, at, suffix).tensor != NULL;
 }
 
+static void note(weights_names *list, const char *name)
+{
+  if (list->count < WEIGHTS_NAMED)
+    list->names[list->count] = mem_strdup(name);
+  list->count++;
+}
+
 void weights_note_missing(binder *b, const char *name)
 {
-  if (b->missing++ < FAULTS_NAMED)
-    buf_addf(&b->missing_names, "%s%s", b->missing > 1 ? ", " : "", name);
+  note(&b->missing, name);
+}
+
+static void free_names(weights_names *list)
+{
+  for (size_t i = 0; i < WEIGHTS_NAMED; i++)
+    mem_free(list->names[i]);
+  *list = (weights_names){0};
+}
+
+void weights_gap_free(weights_gap *gap)
+{
+  free_names(&gap->missing);
+  free_names(&gap->left);
+}
+
+/* "a, b and 4 more". Returns the text, "" where memory ran out; buf_free. */
+static const char *join(const weights_names *list, buf *out)
+{
+  for (size_t i = 0; i < list->count && i < WEIGHTS_NAMED; i++)
+    buf_addf(out, "%s%s", i ? ", " : "", list->names[i] ? list->names[i] : "?");
+  if (list->count > WEIGHTS_NAMED)
+    buf_addf(out, " and %zu more", list->count - WEIGHTS_NAMED);
+  return out->failed || !out->data ? "" : out->data;
 }
 
 /* ---- the audit ---- */
@@ -118,41 +149,43 @@ static const char *title(const binder *b)
 
 static tern_status audit_missing(binder *b)
 {
-  if (!b->missing)
+  size_t n = b->missing.count;
+  if (!n)
     return TERN_OK;
-  if (b->missing > FAULTS_NAMED)
-    buf_addf(&b->missing_names, " and %d more", b->missing - FAULTS_NAMED);
-  return err_set(b->err, TERN_E_FORMAT, "weights: %d tensor%s that %s needs %s not in the checkpoint: %s", b->missing,
-                 b->missing > 1 ? "s" : "", title(b), b->missing > 1 ? "are" : "is",
-                 b->missing_names.data ? b->missing_names.data : "");
+  buf names = {0};
+  tern_status status =
+      err_set(b->err, TERN_E_FORMAT, "weights: %zu tensor%s that %s needs %s not in the checkpoint: %s", n,
+              n > 1 ? "s" : "", title(b), n > 1 ? "are" : "is", join(&b->missing, &names));
+  buf_free(&names);
+  return status;
+}
+
+void weights_list_left(binder *b)
+{
+  list_drops(b->config->wrapper, b->out);
+  list_drops(b->config->arch, b->out);
+  for (size_t i = 0; i < ckpt_count(b->c); i++) {
+    const st_tensor *t = ckpt_at(b->c, i);
+    if (!ckpt_marked(b->c, t) && !dropped(b, t->name))
+      note(&b->left, t->name);
+  }
 }
 
 static tern_status audit_left(binder *b)
 {
-  buf left = {0};
-  int count = 0;
-  for (size_t i = 0; i < ckpt_count(b->c); i++) {
-    const st_tensor *t = ckpt_at(b->c, i);
-    if (ckpt_marked(b->c, t) || dropped(b, t->name))
-      continue;
-    if (count++ < FAULTS_NAMED)
-      buf_addf(&left, "%s%s", count > 1 ? ", " : "", t->name);
-  }
-  tern_status status = TERN_OK;
-  if (count) {
-    if (count > FAULTS_NAMED)
-      buf_addf(&left, " and %d more", count - FAULTS_NAMED);
-    status = err_set(b->err, TERN_E_FORMAT, "weights: %d tensor%s in the checkpoint %s no part of %s: %s", count,
-                     count > 1 ? "s" : "", count > 1 ? "have" : "has", title(b), left.data ? left.data : "");
-  }
-  buf_free(&left);
+  weights_list_left(b);
+  size_t n = b->left.count;
+  if (!n)
+    return TERN_OK;
+  buf names = {0};
+  tern_status status = err_set(b->err, TERN_E_FORMAT, "weights: %zu tensor%s in the checkpoint %s no part of %s: %s", n,
+                               n > 1 ? "s" : "", n > 1 ? "have" : "has", title(b), join(&b->left, &names));
+  buf_free(&names);
   return status;
 }
 
 tern_status weights_audit(binder *b)
 {
-  list_drops(b->config->wrapper, b->out);
-  list_drops(b->config->arch, b->out);
   TRY(audit_missing(b));
   TRY(audit_left(b));
   size_t cursor = 0;

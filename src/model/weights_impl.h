@@ -2,10 +2,9 @@
 #ifndef TERN_MODEL_WEIGHTS_IMPL_H
 #define TERN_MODEL_WEIGHTS_IMPL_H
 
-#include "base/buf.h"
 #include "model/weights.h"
 
-enum { FAULTS_NAMED = 6, NAME_BYTES = 320 };
+enum { NAME_BYTES = 320 };
 
 typedef struct binder {
   ops_context *cx;
@@ -13,9 +12,9 @@ typedef struct binder {
   const quant_config *quant;
   const model_config *config;
   bool native, prepare;
+  bool names_alone; /* for weights_compare: looks names up and loads nothing; cx is NULL, quant may be */
   model_weights *out;
-  int missing;
-  buf missing_names;
+  weights_names missing, left;
   tern_error *err;
 } binder;
 
@@ -37,6 +36,8 @@ weight_found weights_find(binder *b, const char *pattern, weight_place at, const
 /* The same without a mark. */
 bool weights_have(const binder *b, const char *pattern, weight_place at, const char *suffix);
 void weights_note_missing(binder *b, const char *name);
+/* Fills b->left with what is neither marked nor under a drop rule. */
+void weights_list_left(binder *b);
 /* All expected are there, all others fall under drop rules, all entries of the quantisation config were met. */
 tern_status weights_audit(binder *b);
 

@@ -337,6 +337,67 @@ def test_profile():
         tally.check("another base is another fingerprint", said and said["fingerprint"] != plain["fingerprint"])
 
 
+def refused(label, *args, keys=(), err=None):
+    """A call that fails but explains itself on stdout: exit 1, one error line; the document or text there."""
+    done = tern(*args)
+    lines = [line for line in done.err.splitlines() if line]
+    why = None
+    if done.status != 1 or len(lines) != 1 or not lines[0].startswith("tern: error: "):
+        why = f"exit {done.status}: {done.err[-300:]}"
+    elif err and not re.search(err, done.err):
+        why = f"stderr lacks {err}: {done.err[-300:]}"
+    if not tally.check(label, why is None, why):
+        return None
+    if "--json" not in args:
+        return done.out.decode()
+    said = json.loads(done.out)
+    tally.check(f"{label}: the same error", f"tern: error: {said['error']}" == lines[0], said["error"])
+    return said["nearest"]
+
+
+def test_nearest():
+    """A type without a row, and a checkpoint that does not fit its row: what is near, and what keeps it from running."""
+    keys = {"type", "score", "config_error", "missing_keys", "unread_keys", "tensors_without_part", "tensors_missing"}
+    with tempfile.TemporaryDirectory() as folder:
+        model = st.copy_model(MODEL, Path(folder) / "model")
+        values = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**values, "model_type": "lamma_moe", "num_experts": 4}))
+        st.adding(model / "model.safetensors", "model.layers.0.mlp.experts.0.w1.weight")
+        st.adding(model / "model.safetensors", "model.layers.0.mlp.gate.weight")
+        for label, args in {"logits": ["logits", model, "--ids", "1"], "run": ["run", model, "x"], "ppl": ["ppl", model, "--text", model / "config.json"]}.items():
+            expect(f"{label} names the nearest types", 1, *args, err=r"config\.json: model_type lamma_moe is not supported; nearest are llama, \w+ and \w+ \(tern inspect")
+        rows = refused("inspect --json of an unknown type", "inspect", model, "--json", err="nearest are llama")
+        tally.check("nearest: three", rows and [set(r) == keys for r in rows] == [True] * 3, rows)
+        first = rows[0] if rows else {}
+        tally.check("nearest: llama", first.get("type") == "llama" and first["score"] > rows[1]["score"], rows)
+        tally.check("nearest: keys", first.get("missing_keys") == [] and "num_experts" in first["unread_keys"], first)
+        left = {"count": 2, "first": ["model.layers.0.mlp.experts.0.w1.weight", "model.layers.0.mlp.gate.weight"]}
+        tally.check("nearest: tensors", first.get("tensors_without_part") == left and first["tensors_missing"] == {"count": 0, "first": []}, first)
+        said = refused("inspect of an unknown type", "inspect", model)
+        tally.check("inspect shows it", said and re.search(r"(?s)nearest +llama .*keys without meaning +.*num_experts.*tensors without part +2: model\.layers\.0\.mlp\.experts", said), said)
+        tally.check("inspect: no escapes", said and "\x1b" not in said, said)
+        (model / "config.json").write_text(json.dumps({**values, "model_type": "\x1b[31mevil\n"}))
+        said = refused("a type of control characters", "inspect", model)
+        tally.check("a type of control characters: no escapes", said is not None and "\x1b" not in said, said)
+        # The type's own row, which two tensors have no part in.
+        (model / "config.json").write_text(json.dumps(values))
+        rows = refused("inspect --json of tensors left over", "inspect", model, "--json", err=r"2 tensors in the checkpoint have no part of llama")
+        tally.check("left over: its own row first", rows and rows[0]["type"] == "llama" and rows[0]["tensors_without_part"] == left, rows and rows[0])
+        said = refused("inspect of tensors left over", "inspect", model)
+        tally.check("inspect shows what is left", said and re.search(r"type +llama \(the row of this type\)", said), said)
+        (model / "config.json").write_text(json.dumps({k: v for k, v in values.items() if k not in ("vocab_size", "hidden_size")}))
+        rows = refused("inspect --json of keys missing", "inspect", model, "--json", err="hidden_size is missing")
+        tally.check("keys missing", rows and rows[0]["missing_keys"] == ["hidden_size", "vocab_size"] and rows[0]["config_error"], rows and rows[0])
+        weights = model / "model.safetensors"
+        (model / "config.json").write_text(json.dumps({**values, "model_type": "nothing_like_it"}))
+        weights.unlink()
+        rows = refused("inspect --json without weights", "inspect", model, "--json")
+        tally.check("without weights", rows and rows[0]["tensors_missing"] is None and rows[0]["tensors_without_part"] is None, rows and rows[0])
+        # What no row's keys or tensors explain has one line alone.
+        (model / "config.json").write_text(json.dumps({**values, "hidden_size": -1}))
+        expect("a wrong value explains itself", 1, "inspect", model, "--json", err="hidden_size")
+
+
 def test_inspect_stop_ids():
     """A stop id that no logit stands for is let pass, as in the reference, and noted."""
     plain = document("inspect: eos ids", "inspect", MODEL, "--json", keys=("eos_ids",))

@@ -26,7 +26,7 @@ static subject *make(const char *text, const char *repo, const char *revision)
 {
   subject *s = calloc(1, sizeof *s);
   tern_error err = {0};
-  const arch *a;
+  const arch *a = NULL;
   assert_non_null(s);
   if (cfg_parse(text, strlen(text), NULL, 0, &s->c, &err) != TERN_OK || profile_arch(s->c, NULL, &a, &err) != TERN_OK ||
       model_config_read(s->c, a, &s->config, &err) != TERN_OK ||
@@ -278,8 +278,9 @@ static void artifacts_are_snapshots_alone(void **state)
   }
   remove(link);
   assert_int_equal(rmdir(path), 0);
-  const char *const others[] = {"models--Some-Org--tiny-model-1/snapshots/main",
-                                "models--Some-Org--tiny-model-1/" COMMIT, "models--Some-Org--tiny-model-1/snapshots"};
+  static const char bare[] = "models--Some-Org--tiny-model-1/" COMMIT;
+  const char *const others[] = {"models--Some-Org--tiny-model-1/snapshots/main", bare,
+                                "models--Some-Org--tiny-model-1/snapshots"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, others[i]);
     bool made = mkdir(path, 0777) == 0;

@@ -1,5 +1,4 @@
 /* arch.c - the register of architectures. */
-#include <stdio.h>
 #include <string.h>
 
 #include "model/arch/rows.h"
@@ -48,17 +47,4 @@ const arch *arch_find(const char *model_type)
         return a;
   }
   return NULL;
-}
-
-const char *arch_list(char *out, size_t size)
-{
-  size_t used = 0;
-  const arch *a;
-  out[0] = '\0';
-  for (size_t i = 0; (a = arch_at(i)) && used < size; i++) {
-    used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", a->name);
-    for (int n = 0; n < ARCH_MAX_ALIASES && a->aliases[n] && used < size; n++)
-      used += (size_t)snprintf(out + used, size - used, ", %s", a->aliases[n]);
-  }
-  return out;
 }
