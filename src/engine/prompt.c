@@ -43,6 +43,26 @@ static char *request_of(const tern_model *m, const json_t *messages, const json_
   return text;
 }
 
+tern_status prompt_encode(const tern_model *m, const char *text, size_t length, bool add_special, int32_t **ids,
+                          size_t *n, tern_error *err)
+{
+  int32_t *made;
+  size_t count, piece_length = 0;
+  TRY(tok_encode(m->tok, text, length, add_special, &made, &count, err));
+  for (size_t i = 0; i < count; i++)
+    if (made[i] >= m->net->config.vocab) {
+      const char *piece = tok_piece(m->tok, made[i], &piece_length);
+      tern_status status =
+          err_set(err, TERN_E_LIMIT, "prompt: token %d \"%.*s\": the model has ids 0 to %d", made[i],
+                  piece_length < 100 ? (int)piece_length : 100, piece ? piece : "", m->net->config.vocab - 1);
+      mem_free(made);
+      return status;
+    }
+  *ids = made;
+  *n = count;
+  return TERN_OK;
+}
+
 tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
                             size_t *n, tern_error *err)
 {
@@ -57,7 +77,7 @@ tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const j
   if (status != TERN_OK)
     return status;
   /* The template writes special tokens itself, BOS too. */
-  status = tok_encode(m->tok, prompt, length, false, ids, n, err);
+  status = prompt_encode(m, prompt, length, false, ids, n, err);
   mem_free(prompt);
   return status;
 }

@@ -57,9 +57,24 @@ static void describe(tern_model *m)
   };
 }
 
+/* Any text may become any piece of the tokenizer. Added tokens beyond are another matter: releases have them (a
+ * picture's placeholder, a pad), no text that is meant to run has; a prompt that does is refused by its id. */
+static tern_status check_vocabulary(const tern_model *m, tern_error *err)
+{
+  int pieces = tok_base_size(m->tok), words = m->net->config.vocab;
+  if (pieces <= words)
+    return TERN_OK;
+  return err_set(
+      err, TERN_E_FORMAT,
+      "config.json: vocab_size: the model has ids 0 to %d, but the tokenizer's own pieces (added tokens left "
+      "out) go up to %d",
+      words - 1, pieces - 1);
+}
+
 static tern_status open_text(tern_model *m, const char *dir, tern_error *err)
 {
   TRY(tok_open(dir, &m->tok, err));
+  TRY(check_vocabulary(m, err));
   /* A broken template is no reason not to answer raw text. */
   tern_status status = chat_open(dir, &m->chat, &m->chat_error);
   return status == TERN_E_NOMEM ? err_nomem(err, "chat template") : TERN_OK;

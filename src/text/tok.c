@@ -159,6 +159,15 @@ int32_t tok_vocab_size(const tok *t)
   return (int32_t)t->vocab.size;
 }
 
+int32_t tok_base_size(const tok *t)
+{
+  size_t n;
+  uint32_t size = t->vocab.size;
+  while (size > 0 && ((t->flags[size - 1] & TOKEN_ADDED) || !vocab_get(&t->vocab, size - 1, &n)))
+    size--;
+  return (int32_t)size;
+}
+
 bool tok_is_special(const tok *t, int32_t id)
 {
   return exists(t, id) && (t->flags[id] & TOKEN_SPECIAL);

@@ -30,6 +30,8 @@ const char *tok_piece(const tok *t, int32_t id, size_t *length);
 int32_t tok_id(const tok *t, const char *piece, size_t length);
 /* Largest id + 1. */
 int32_t tok_vocab_size(const tok *t);
+/* The same of the model's own pieces, those of added tokens left out: ids that any text may become. */
+int32_t tok_base_size(const tok *t);
 /* Whether skip_special leaves the id out. */
 bool tok_is_special(const tok *t, int32_t id);
 

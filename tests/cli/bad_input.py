@@ -150,6 +150,27 @@ def deep(depth=100000):
     return "[" * depth + "]" * depth
 
 
+def fewer_words(count):
+    """The vocabulary cut to `count` words, in config and weights (dense ones alone), the tokenizer left as it is."""
+
+    def apply(folder):
+        head, data = st.read(weights(folder))
+        parts, blob = {}, b""
+        for n in st.names(head):
+            begin, end = head[n]["data_offsets"]
+            piece = data[begin:end]
+            shape = list(head[n]["shape"])
+            if "embed_tokens" in n or "lm_head" in n:
+                piece = piece[: len(piece) // shape[0] * count]
+                shape[0] = count
+            parts[n] = {**head[n], "shape": shape, "data_offsets": [len(blob), len(blob) + len(piece)]}
+            blob += piece
+        st.write(weights(folder), parts, blob)
+        config(vocab_size=count)(folder)
+
+    return apply
+
+
 LOGITS = ["logits", "--ids", "1,2,3"]
 TOKENIZE = ["tokenize", "x"]
 RUN = ["run", "hello", "--max-tokens", "2"]
@@ -232,6 +253,7 @@ CASES = [
     ("another mode than packed", quantization(mode="mxfp4"), LOGITS, r"mxfp4|scales|biases"),
     ("quantization a word", config(quantization="yes"), LOGITS, r"quantization"),
     # text
+    ("a tokenizer larger than the vocabulary", fewer_words(200), RUN, r"config\.json: vocab_size: .*199.*\d+"),
     ("no tokenizer", gone("tokenizer.json"), TOKENIZE, r"tokenizer"),
     ("tokenizer empty", text("tokenizer.json", ""), TOKENIZE, r"tokenizer\.json"),
     ("tokenizer cut", lambda f: (f / "tokenizer.json").write_bytes((f / "tokenizer.json").read_bytes()[:3000]), TOKENIZE, r"tokenizer\.json"),

@@ -337,6 +337,20 @@ def test_profile():
         tally.check("another base is another fingerprint", said and said["fingerprint"] != plain["fingerprint"])
 
 
+def test_added_beyond():
+    """Added tokens beyond the vocabulary are let be, as releases have them; a prompt that holds one is refused by its id."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = st.copy_model(MODEL, Path(folder) / "model")
+        values = json.loads((model / "tokenizer.json").read_text())
+        size = 1 + max([*values["model"]["vocab"].values(), *(t["id"] for t in values["added_tokens"])])
+        for i in range(VOCAB + 1 - size):
+            flags = {k: False for k in ("single_word", "lstrip", "rstrip", "normalized")}
+            values["added_tokens"].append({"id": size + i, "content": f"<extra{size + i}>", "special": True, **flags})
+        (model / "tokenizer.json").write_text(json.dumps(values))
+        expect("an added token beyond the vocabulary", 0, "run", model, "x", "--raw", "--max-tokens", "2")
+        expect("a prompt that holds it", 1, "run", model, f"x<extra{VOCAB}>", "--raw", "--max-tokens", "2", err=str(VOCAB))
+
+
 def refused(label, *args, keys=(), err=None):
     """A call that fails but explains itself on stdout: exit 1, one error line; the document or text there."""
     done = tern(*args)
