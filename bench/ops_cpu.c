@@ -1,8 +1,11 @@
 /* ops_cpu.c - times the cpu backend's products on the shapes of a model, without a model: random weights of one layer
- * set and the head. Every figure is the best of several runs.
+ * set and the head. Every figure is the median of several runs; with one thread, of its own processor
+ * time.
  *
  *   cc -O2 -Iinclude -Isrc bench/ops_cpu.c build/libtern.a -lpthread -lm -o build/bench_ops_cpu
- *   build/bench_ops_cpu [threads [level [tokens [format]]]]     level: baseline avx2 avx512; format: see table
+ *   build/bench_ops_cpu [threads [level [tokens [format [packed]]]]]     level: baseline avx2 avx512; format: see table
+ *
+ * packed: mapping (the default), prepared, or both, run after run in turn, which also gives the ratio of their medians.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +32,7 @@ static const format formats[] = {
 };
 
 /* N, K of the products of a layer (Qwen2.5 0.5B), the first `layers` times over, then the head. */
-enum { LAYERS = 24, PER_LAYER = 7 };
+enum { LAYERS = 24, PER_LAYER = 7, HEAD_ROWS = 151936 };
 static const int shapes[PER_LAYER][2] = {{896, 896},  {128, 896},  {128, 896}, {896, 896},
                                          {4864, 896}, {4864, 896}, {896, 4864}};
 
@@ -72,9 +75,105 @@ static ops_weight make(const format *f, int64_t n, int64_t k)
   return w;
 }
 
+/* The prepared layout of w, or NULL. */
+static const void *pack(const ops_backend *backend, const ops_weight *w)
+{
+  size_t bytes = backend->layout ? backend->layout->bytes(w) : 0;
+  uint8_t *out = bytes ? aligned_alloc(4096, (bytes + 4095) / 4096 * 4096) : NULL;
+  for (size_t at = 0; at < bytes;)
+    at += backend->layout->piece(w, at, out + at);
+  return out;
+}
+
+/* ---- a run ---- */
+
+typedef struct network {
+  ops_weight layer[LAYERS][PER_LAYER], head;
+  const void *packed[LAYERS][PER_LAYER], *packed_head;
+  double weights;
+  float *x, *y[3], *logits;
+} network;
+
+typedef struct times {
+  double layers, head;
+} times;
+
+enum { MOST_RUNS = 64 };
+
+static void open_network(network *n, const ops_backend *backend, const format *f, int tokens)
+{
+  for (int l = 0; l < LAYERS; l++)
+    for (int i = 0; i < PER_LAYER; i++) {
+      n->layer[l][i] = make(f, shapes[i][0], shapes[i][1]);
+      n->packed[l][i] = pack(backend, &n->layer[l][i]);
+      n->weights += (double)shapes[i][0] * shapes[i][1];
+    }
+  n->head = make(f, HEAD_ROWS, 896);
+  n->packed_head = pack(backend, &n->head);
+  n->x = (float *)fill((size_t)tokens * 4864, DT_F32, 1);
+  for (int i = 0; i < 3; i++)
+    n->y[i] = aligned_alloc(64, (size_t)tokens * 4864 * 4);
+  n->logits = aligned_alloc(64, (size_t)HEAD_ROWS * 4);
+}
+
+static times run_once(ops_context *cx, network *n, int threads, int tokens, bool packed)
+{
+  static const int groups[4][2] = {{0, 3}, {3, 1}, {4, 2}, {6, 1}};
+  ops_step step = {.tokens = tokens}, one = {.tokens = 1};
+  double start = now(threads);
+  for (int l = 0; l < LAYERS; l++) {
+    for (int g = 0; g < 4; g++) {
+      op_record record = {.kind = OP_linear, .linear = {.x = n->x, .outputs = groups[g][1]}};
+      for (int i = 0; i < groups[g][1]; i++) {
+        ops_weight *w = &n->layer[l][groups[g][0] + i];
+        w->packed = packed ? n->packed[l][groups[g][0] + i] : NULL;
+        record.linear.w[i] = w;
+        record.linear.y[i] = n->y[i];
+      }
+      cx->backend->run[OP_linear](cx, &record, &step);
+    }
+  }
+  double middle = now(threads);
+  n->head.packed = packed ? n->packed_head : NULL;
+  op_record record = {.kind = OP_linear, .linear = {.x = n->x, .outputs = 1, .w = {&n->head}, .y = {n->logits}}};
+  cx->backend->run[OP_linear](cx, &record, &one);
+  return (times){middle - start, now(threads) - middle};
+}
+
+static int ascending(const void *a, const void *b)
+{
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+  qsort(values, (size_t)n, sizeof *values, ascending);
+  return values[n / 2];
+}
+
+static void report(const char *where, const char *name, const char *how, int threads, int tokens, double weights,
+                   const times *t, int runs)
+{
+  double layers[MOST_RUNS], head[MOST_RUNS];
+  for (int r = 0; r < runs; r++) {
+    layers[r] = t[r].layers;
+    head[r] = t[r].head;
+  }
+  double middle = median(layers, runs), of_head = median(head, runs);
+  double most = HEAD_ROWS * 896.0 / head[0] * 1e-9; /* sorted by now */
+  printf("%s %s %s, %d threads, %d tokens: layers %.2f ms (%.1f G weights/s, best %.1f; %.1f GMAC/s), head %.2f ms "
+         "(%.1f, best %.1f), %.1f tokens/s\n",
+         where, name, how, threads, tokens, middle * 1e3, weights / middle * 1e-9, weights / layers[0] * 1e-9,
+         weights * tokens / middle * 1e-9, of_head * 1e3, HEAD_ROWS * 896.0 / of_head * 1e-9, most,
+         tokens / (middle + (tokens == 1 ? of_head : 0)));
+}
+
 int main(int argc, char **argv)
 {
-  int threads = argc > 1 ? atoi(argv[1]) : 2, tokens = argc > 3 ? atoi(argv[3]) : 1;
+  int threads = argc > 1 ? atoi(argv[1]) : 2, tokens = argc > 3 ? atoi(argv[3]) : 1, runs = tokens > 8 ? 7 : 31;
+  const char *how = argc > 5 ? argv[5] : "mapping";
+  bool mapping = strcmp(how, "prepared") != 0, prepared = strcmp(how, "mapping") != 0;
   ops_simd level = ops_simd_best();
   for (int l = 0; argc > 2 && l < SIMD_LEVELS; l++)
     if (!strcmp(argv[2], ops_simd_name((ops_simd)l)))
@@ -86,45 +185,24 @@ int main(int argc, char **argv)
     const format *f = &formats[n];
     if (argc > 4 ? strcmp(argv[4], f->name) : n > 1)
       continue;
-    static ops_weight w[LAYERS][PER_LAYER], head;
-    double weights = 0;
-    for (int l = 0; l < LAYERS; l++)
-      for (int i = 0; i < PER_LAYER; i++) {
-        w[l][i] = make(f, shapes[i][0], shapes[i][1]);
-        weights += (double)shapes[i][0] * shapes[i][1];
-      }
-    head = make(f, 151936, 896);
-    float *x = (float *)fill((size_t)tokens * 4864, DT_F32, 1), *y[3];
-    for (int i = 0; i < 3; i++)
-      y[i] = aligned_alloc(64, (size_t)tokens * 4864 * 4);
-    float *logits = aligned_alloc(64, (size_t)151936 * 4);
-    ops_step step = {.tokens = tokens}, one = {.tokens = 1};
-    double best = 1e9, best_head = 1e9;
-    for (int r = 0; r < (tokens > 8 ? 5 : 15); r++) {
-      double start = now(threads);
-      for (int l = 0; l < LAYERS; l++) {
-        const int groups[4][2] = {{0, 3}, {3, 1}, {4, 2}, {6, 1}};
-        for (int g = 0; g < 4; g++) {
-          op_record record = {.kind = OP_linear, .linear = {.x = x, .outputs = groups[g][1]}};
-          for (int i = 0; i < groups[g][1]; i++) {
-            record.linear.w[i] = &w[l][groups[g][0] + i];
-            record.linear.y[i] = y[i];
-          }
-          cx.backend->run[OP_linear](&cx, &record, &step);
-        }
-      }
-      double middle = now(threads);
-      op_record record = {.kind = OP_linear, .linear = {.x = x, .outputs = 1, .w = {&head}, .y = {logits}}};
-      cx.backend->run[OP_linear](&cx, &record, &one);
-      double end = now(threads);
-      best = middle - start < best ? middle - start : best;
-      best_head = end - middle < best_head ? end - middle : best_head;
+    static network net;
+    times t[2][MOST_RUNS];
+    double ratio[MOST_RUNS];
+    open_network(&net, cx.backend, f, tokens);
+    for (int r = 0; r < runs; r++) {
+      for (int side = 0; side < 2; side++) /* in turn, so that both meet the same neighbours on the machine */
+        if (side ? prepared : mapping)
+          t[side][r] = run_once(&cx, &net, threads, tokens, side);
+      if (mapping && prepared)
+        ratio[r] = (t[0][r].layers + t[0][r].head) / (t[1][r].layers + t[1][r].head);
     }
-    printf("%s %s, %d threads, %d tokens: layers %.2f ms (%.1f G weights/s, %.1f GMAC/s), head %.2f ms (%.1f), "
-           "%.1f tokens/s\n",
-           cx.backend->name, f->name, threads, tokens, best * 1e3, weights / best * 1e-9,
-           weights * tokens / best * 1e-9, best_head * 1e3, 151936.0 * 896 / best_head * 1e-9,
-           tokens / (best + (tokens == 1 ? best_head : 0)));
+    if (mapping)
+      report(cx.backend->name, f->name, "mapping", threads, tokens, net.weights, t[0], runs);
+    if (prepared)
+      report(cx.backend->name, f->name, "prepared", threads, tokens, net.weights, t[1], runs);
+    if (mapping && prepared)
+      printf("%s %s, %d threads, %d tokens: prepared is %.2f times as fast (median of %d pairs)\n", cx.backend->name,
+             f->name, threads, tokens, median(ratio, runs), runs);
   }
   return 0;
 }

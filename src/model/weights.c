@@ -613,7 +613,7 @@ static void release_vector(ops_context *cx, weight_vector *v)
 
 static void discard(ops_context *cx, ops_weight *w)
 {
-  if (w->packed)
+  if (w->packed && cx->backend->discard) /* a layout in a file is not the backend's to free */
     cx->backend->discard(cx, w);
   if (w->hold == HOLD_OWNED)
     mem_free((void *)(uintptr_t)w->data);

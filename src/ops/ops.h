@@ -60,9 +60,9 @@ typedef struct ops_weight {
   ops_dtype dtype;  /* the same, as arithmetic sees it */
   int64_t n, k;
   const uint8_t *data, *scales, *biases;
-  float factor; /* Q_TERNARY */
-  bool turned;  /* dense, stored [K, N] in the release: in float32 the reference's sum then starts at the bias */
-  void *packed; /* the backend's own layout of the same values, made by prepare; NULL: none */
+  float factor;       /* Q_TERNARY */
+  bool turned;        /* dense, stored [K, N] in the release: in float32 the reference's sum then starts at the bias */
+  const void *packed; /* the backend's own layout of the same values, by prepare or from a file; NULL: none */
 } ops_weight;
 
 /* ---- key/value blocks ---- */
@@ -318,6 +318,15 @@ static inline int ops_extent(const op_record *r, const ops_step *step)
 typedef struct ops_context ops_context;
 typedef void ops_fn(ops_context *cx, const op_record *record, const ops_step *step);
 
+/* A layout that files keep (model/prepared.h): the same values in another order. A weight that has one in memory, at a
+ * multiple of 64 bytes, carries its address in `packed`. */
+typedef struct ops_layout {
+  int version;                          /* in the identity of every file */
+  size_t (*bytes)(const ops_weight *w); /* 0: none for such a weight */
+  /* Makes the piece at byte `from` of the layout, and returns how long it is; out NULL: that alone. */
+  size_t (*piece)(const ops_weight *w, size_t from, uint8_t *out);
+} ops_layout;
+
 typedef struct ops_backend {
   const char *name; /* "ref", "cpu/avx512", ... */
   bool own_memory;  /* alloc gives what the host cannot touch: results come through read */
@@ -337,6 +346,7 @@ typedef struct ops_backend {
   /* May make a private layout (w->packed, counted in *bytes) for a weight that `linear` will use; NULL entry: never. */
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
+  const ops_layout *layout; /* NULL: none that a file could keep */
   /* Scratch for steps of up to `tokens` tokens that see up to `keys` keys with up to `heads` heads; grows only. */
   tern_status (*reserve)(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err);
 } ops_backend;

@@ -41,6 +41,7 @@ static void store_value(ops_dtype stored, uint8_t *at, int64_t i, float x)
 typedef struct weight {
   ops_weight w;
   uint8_t *base[3];
+  uint8_t *packed; /* while compare_packed runs */
 } weight;
 
 static uint8_t *random_values(uint64_t *seed, ops_dtype stored, int64_t n, float range, uint8_t **base)
@@ -93,6 +94,24 @@ static void free_weight(weight *x)
     free(x->base[i]);
 }
 
+/* Gives w the prepared layout, where there is one for its format. */
+static void pack(weight *x)
+{
+  const ops_layout *l = ops_cpu(ops_simd_best())->layout;
+  size_t bytes = l ? l->bytes(&x->w) : 0;
+  if (!bytes)
+    return;
+  uint8_t *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  assert_non_null(out);
+  for (size_t at = 0; at < bytes;) {
+    size_t piece = l->piece(&x->w, at, NULL);
+    assert_true(piece > 0 && piece <= bytes - at);
+    assert_int_equal(l->piece(&x->w, at, out + at), piece);
+    at += piece;
+  }
+  x->packed = out;
+}
+
 /* ---- comparing ---- */
 
 typedef struct products {
@@ -125,9 +144,41 @@ static void check(void *user, const char *what)
   }
 }
 
+/* The same sums from the prepared layout, the rows of the mapping out of reach. The baseline has no kernels for it. */
+static void compare_packed(bench *b, products *p, ops_step *step, weight *weights, int outputs)
+{
+  ops_weight held[3];
+  bool any = false;
+  for (int i = 0; i < outputs; i++) {
+    held[i] = weights[i].w;
+    pack(&weights[i]);
+    any |= weights[i].packed != NULL;
+    if (weights[i].packed) {
+      weights[i].w.packed = weights[i].packed;
+      weights[i].w.data = weights[i].w.scales = weights[i].w.biases = NULL;
+    }
+  }
+  char what[sizeof p->what];
+  memcpy(what, p->what, sizeof what);
+  snprintf(p->what, sizeof p->what, "prepared %.100s", what);
+  for (int i = 0; i < THREAD_COUNTS; i++)
+    b->cpu[SIMD_BASELINE][i].backend = NULL;
+  for (size_t t = 0; any && t < sizeof token_counts / sizeof *token_counts; t++) {
+    step->tokens = p->tokens = token_counts[t];
+    run_everywhere(b, &p->record, step, restore, check, p);
+  }
+  for (int i = 0; i < THREAD_COUNTS; i++)
+    b->cpu[SIMD_BASELINE][i].backend = ops_cpu(SIMD_BASELINE);
+  for (int i = 0; i < outputs; i++) {
+    free(weights[i].packed);
+    weights[i].packed = NULL;
+    weights[i].w = held[i];
+  }
+}
+
 /* One input, `outputs` weights; the first adds to a residual if asked. Rows are independent, so the reference runs once
  * over the most tokens and every smaller run is compared with its first rows. */
-static void compare(bench *b, uint64_t *seed, const weight *weights, int outputs, bool with_bias, bool with_residual,
+static void compare(bench *b, uint64_t *seed, weight *weights, int outputs, bool with_bias, bool with_residual,
                     const float *x, const char *what)
 {
   products p = {.record = {.kind = OP_linear}};
@@ -162,6 +213,7 @@ static void compare(bench *b, uint64_t *seed, const weight *weights, int outputs
     step.tokens = p.tokens = token_counts[t];
     run_everywhere(b, &p.record, &step, restore, check, &p);
   }
+  compare_packed(b, &p, &step, weights, outputs);
   for (int i = 0; i < outputs; i++) {
     free(p.expected[i]);
     free(p.y[i]);
@@ -194,6 +246,17 @@ static void test_affine(void **state)
         compare_format(*state, &f, 19, groups[g]);
         compare_format(*state, &f, 69, 352 / groups[g] * groups[g]);
       }
+}
+
+/* Panels of the prepared layout: whole ones, parts of one, several; shares that begin within one. */
+static void test_affine_panels(void **state)
+{
+  static const int rows[] = {1, 15, 16, 17, 33, 48, 63, 64, 65, 80, 128, 200, 1024 + 40};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int bits = 3; bits <= 8; bits += i % 2 ? 1 : 5) {
+      format f = {Q_AFFINE, bits == 7 ? 2 : bits, i % 3 ? 64 : 32, (ops_dtype)(i % 3)};
+      compare_format(*state, &f, rows[i], 128);
+    }
 }
 
 /* Long rows: more groups than one panel of scales, and sizes of the models that must be fast. */
@@ -361,10 +424,10 @@ static void test_levels(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_levels),       cmocka_unit_test(test_affine),          cmocka_unit_test(test_affine_long),
-      cmocka_unit_test(test_fp),           cmocka_unit_test(test_dense),           cmocka_unit_test(test_turned),
-      cmocka_unit_test(test_ternary),      cmocka_unit_test(test_several_outputs), cmocka_unit_test(test_odd_scales),
-      cmocka_unit_test(test_round_scales), cmocka_unit_test(test_odd_inputs),
+      cmocka_unit_test(test_levels),        cmocka_unit_test(test_affine),       cmocka_unit_test(test_affine_long),
+      cmocka_unit_test(test_affine_panels), cmocka_unit_test(test_fp),           cmocka_unit_test(test_dense),
+      cmocka_unit_test(test_turned),        cmocka_unit_test(test_ternary),      cmocka_unit_test(test_several_outputs),
+      cmocka_unit_test(test_odd_scales),    cmocka_unit_test(test_round_scales), cmocka_unit_test(test_odd_inputs),
   };
   return cmocka_run_group_tests(tests, open_bench, close_bench);
 }

@@ -1,7 +1,7 @@
 /* cpu.c - the cpu backend: which SIMD levels there are, the op table of each, and memory.
  *
  * Layouts are the reference's, so that its ops serve wherever a level has no kernel of its own. No weight is copied:
- * kernels read the mapping (docs/ops-cpu.md has the measurement behind that).
+ * kernels read the mapping, or a prepared layout where a file of it is there (layout.h).
  */
 #include "ops/cpu/cpu.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ops/cpu/layout.h"
 #include "ops/ref/ref.h"
 #include "ops/ref/ref_kv.h"
 
@@ -86,20 +87,20 @@ static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads,
 /* ---- tables ---- */
 
 #define ENTRY(op, level) [OP_##op] = cpu_##op##_##level,
-#define TABLE(level, label)                                                                                            \
+#define TABLE(level, label, own_layout)                                                                                \
   {                                                                                                                    \
     .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_SHARED}, .alloc = host_alloc, .release = host_release,      \
     .write = host_copy, .read = host_copy, .kv_block_bytes = ref_kv_block_bytes, .kv_quantise = ref_kv_quantise,       \
-    .reserve = reserve,                                                                                                \
+    .reserve = reserve, .layout = (own_layout),                                                                        \
   }
 
 const ops_backend *ops_cpu(ops_simd level)
 {
   static const ops_backend tables[] = {
-    [SIMD_BASELINE] = TABLE(baseline, "cpu/baseline"),
+    [SIMD_BASELINE] = TABLE(baseline, "cpu/baseline", NULL),
 #if defined(__x86_64__)
-    [SIMD_AVX2] = TABLE(avx2, "cpu/avx2"),
-    [SIMD_AVX512] = TABLE(avx512, "cpu/avx512"),
+    [SIMD_AVX2] = TABLE(avx2, "cpu/avx2", &cpu_layout),
+    [SIMD_AVX512] = TABLE(avx512, "cpu/avx512", &cpu_layout),
 #endif
   };
   return level <= ops_simd_best() ? &tables[level] : NULL;

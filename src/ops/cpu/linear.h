@@ -4,10 +4,10 @@
  * weight, rounded, added, rounded. Two ways, with equal bits:
  *
  *   one token      weights go from the mapping through registers straight into the sums (decode); the rows of the next
- *                  tile, which lie one after another, are prefetched meanwhile.
- *   anything else  a tile of weights, some outputs wide and a block of k long, is expanded to float32 once, k-major,
- *                  and multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in
- *                  float32 between blocks of k, which rounds nothing.
+ *                  tile, which lie one after another, are prefetched meanwhile. From the prepared layout, where a
+ * matrix has one, they come without being transposed (packed.h). anything else  a tile of weights, some outputs wide
+ * and a block of k long, is expanded to float32 once, k-major, and multiplied with all tokens from registers of
+ * MOST_TOKENS x 2 vectors (product). Sums wait in float32 between blocks of k, which rounds nothing.
  *
  * A byte of a ternary matrix holds four outputs that lie a quarter of the matrix apart: a vector of bytes gives four
  * vectors of them, and its sums are multiplied by the factor of the matrix at the end.
@@ -19,6 +19,7 @@
 #define TERN_OPS_CPU_LINEAR_H
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/packed.h"
 #include "ops/cpu/weights.h"
 #include "ops/ref/ref.h"
 
@@ -160,6 +161,12 @@ static void products(int tokens, int nv, const float *tile, int count, const flo
   }
 }
 
+/* The baseline has no kernels for the prepared layout: its lanes are too few for it to pay. */
+static bool is_packed(const ops_weight *w)
+{
+  return CPU_LEVEL > 0 && w->packed;
+}
+
 /* Outputs [n0, n0 + nv * VW) of matrix i, for all tokens; nv <= 2. */
 static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
 {
@@ -167,14 +174,20 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
   float tile[K_BLOCK * 2 * VW], sums[TOKEN_BLOCK * 2 * VW], s[TILE_GROUPS], b[TILE_GROUPS];
   bool by_group = w->quant > Q_AFFINE;
   tile_rows rows;
-  find_rows(w, n0, nv * VW, &rows);
+  if (!is_packed(w))
+    find_rows(w, n0, nv * VW, &rows);
   for (int t0 = 0; t0 < job->tokens; t0 += TOKEN_BLOCK) {
     int tokens = job->tokens - t0 < TOKEN_BLOCK ? job->tokens - t0 : TOKEN_BLOCK;
     for (int t = 0; t < tokens; t++)
       start_sums(job, i, n0, nv * VW, sums + t * nv * VW);
     for (int64_t k0 = 0; k0 < w->k; k0 += K_BLOCK) {
       int count = w->k - k0 < K_BLOCK ? (int)(w->k - k0) : K_BLOCK, step = by_group ? w->group : count;
-      expand(nv, w, &rows, k0, count, s, b, tile);
+#if CPU_LEVEL > 0
+      if (w->packed)
+        expand_packed(nv, w, n0, k0, count, tile);
+      else
+#endif
+        expand(nv, w, &rows, k0, count, s, b, tile);
       for (int k = 0; k < count; k += step)
         products(tokens, nv, tile + k * nv * VW, step, job->a->x + t0 * w->k + k0 + k, w->k, sums,
                  by_group ? s + k / w->group * nv * VW : NULL);
@@ -186,9 +199,6 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
 /* ---- one token, quantised ---- */
 
 enum { PANEL_GROUPS = 2 * VW }; /* groups whose scales are widened together: a word of halves from each row */
-
-/* Keeps the work of later codes from moving up through an unrolled loop, where it fills registers until they spill. */
-#define KEEP_ORDER __asm__ volatile("" ::: "memory")
 
 /* What a kernel for one token is made for. A unit is `unit` codes with one scale, in whole words. PLAIN: the fp modes,
  * whose sums of a unit are scaled. */
@@ -217,8 +227,8 @@ INLINE void decode_unit(const code_format f, const int nv, vu (*packed)[TILE_WOR
         {
           vf q = low_code(f.bits, f.how == PLAIN, word[v] >> (f.bits * j));
           acc[v] += input * decoded(f, scale[v], q, bias[v]);
+          KEEP_HERE(acc[v]);
         }
-        KEEP_ORDER;
       }
     }
     return;
@@ -229,8 +239,8 @@ INLINE void decode_unit(const code_format f, const int nv, vu (*packed)[TILE_WOR
     UNROLL for (int v = 0; v < nv; v++)
     {
       acc[v] += input * decoded(f, scale[v], code_value(f.bits, false, packed[v] + from, j), bias[v]);
+      KEEP_HERE(acc[v]);
     }
-    KEEP_ORDER;
   }
 }
 
@@ -296,6 +306,23 @@ INLINE void decode(const int bits, const int unit, const bool fp, const int nv, 
   finish(job, i, 0, 1, n0, nv, out);
 }
 
+#if CPU_LEVEL > 0
+/* The same from the prepared layout; the outputs lie in one panel. */
+INLINE void decode_packed(const int bits, const int nv, const linear_job *job, int i, int64_t n0)
+{
+  const ops_weight *w = job->a->w[i];
+  float out[MOST_ROWS];
+  vf acc[MOST_VECTORS];
+  UNROLL for (int v = 0; v < nv; v++) acc[v] = v_set(0);
+  if (layout_exact(w))
+    packed_sums(bits, FUSED, nv, w, n0, job->a->x, acc);
+  else
+    packed_sums(bits, SPLIT, nv, w, n0, job->a->x, acc);
+  UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, acc[v]);
+  finish(job, i, 0, 1, n0, nv, out);
+}
+#endif
+
 /* ---- one token, dense ---- */
 
 INLINE void decode_dense(const ops_dtype stored, const int nv, const linear_job *job, int i, int64_t n0)
@@ -357,6 +384,18 @@ CODES(8, 8, 32, false)
 CODES(mxfp4, 4, 32, true)
 CODES(mxfp8, 8, 32, true)
 CODES(nvfp4, 4, 16, true)
+#if CPU_LEVEL > 0
+#define PACKED(bits)                                                                                                   \
+  KERNEL(packed##bits, 1, decode_packed(bits, 1, job, i, n0))                                                          \
+  KERNEL(packed##bits, 2, decode_packed(bits, 2, job, i, n0))                                                          \
+  KERNEL(packed##bits, 4, decode_packed(bits, 4, job, i, n0))
+PACKED(2)
+PACKED(3)
+PACKED(4)
+PACKED(5)
+PACKED(6)
+PACKED(8)
+#endif
 DENSE(f32, DT_F32)
 DENSE(bf16, DT_BF16)
 DENSE(f16, DT_F16)
@@ -374,6 +413,13 @@ static tile_fn *decode_kernel(const ops_weight *w, int nv)
       [Q_MXFP4] = KERNELS(mxfp4), [Q_MXFP8] = KERNELS(mxfp8), [Q_NVFP4] = KERNELS(nvfp4)};
   static tile_fn *const dense[][MOST_VECTORS] = {
       [DT_F32] = KERNELS(f32), [DT_BF16] = KERNELS(bf16), [DT_F16] = KERNELS(f16)};
+#if CPU_LEVEL > 0
+  static tile_fn *const packed[9][MOST_VECTORS] = {
+      [2] = KERNELS(packed2), [3] = KERNELS(packed3), [4] = KERNELS(packed4),
+      [5] = KERNELS(packed5), [6] = KERNELS(packed6), [8] = KERNELS(packed8)};
+  if (w->packed)
+    return packed[w->bits][nv - 1];
+#endif
   switch (w->quant) {
   case Q_NONE:
     return dense[w->stored][nv - 1];
@@ -476,9 +522,14 @@ static void run_ternary(const linear_job *job, int i, int64_t begin, int64_t end
 /* ---- sharing ---- */
 
 /* Vectors of outputs that the next tile takes, of `left` outputs in this share. */
-static int tile_vectors(const linear_job *job, int64_t left)
+static int tile_vectors(const linear_job *job, const ops_weight *w, int64_t n, int64_t left)
 {
   int most = job->tokens == 1 ? 4 : 2;
+  if (is_packed(w) && job->tokens == 1) {
+    int64_t in_panel = LAYOUT_PANEL - n % LAYOUT_PANEL;
+    most = in_panel >= 4 * VW ? 4 : in_panel >= 2 * VW ? 2 : 1;
+    left = left < in_panel ? left : in_panel;
+  }
   if (left >= most * VW)
     return most;
   return left > VW ? 2 : 1;
@@ -487,7 +538,7 @@ static int tile_vectors(const linear_job *job, int64_t left)
 static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end)
 {
   for (int64_t n = begin; n < end;) {
-    int nv = tile_vectors(job, end - n);
+    int nv = tile_vectors(job, job->a->w[i], n, end - n);
     if (job->tokens == 1)
       decode_kernel(job->a->w[i], nv)(job, i, n);
     else
@@ -526,11 +577,22 @@ static void run_share(void *user, int worker, int count)
   }
 }
 
+/* Outputs of the least share. Whole panels of the prepared layout read best, where that leaves each worker enough. */
+static int unit_for(const linear_job *job, int workers)
+{
+  int64_t panels = 0;
+  for (int i = 0; i < job->a->outputs; i++)
+    panels += is_packed(job->a->w[i]) ? job->a->w[i]->n / LAYOUT_PANEL : 0;
+  if (job->tokens > 1)
+    return 2 * VW;
+  return panels >= (int64_t)4 * workers ? LAYOUT_PANEL : VW;
+}
+
 void CPU_NAME(cpu_linear)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_linear *a = &record->linear;
   linear_job job = {.a = a, .tokens = ops_extent(record, step)};
-  job.unit = job.tokens == 1 ? VW : 2 * VW;
+  job.unit = unit_for(&job, cpu_workers(cx));
   int64_t products = 0;
   for (int i = 0; i < a->outputs; i++) {
     products += a->w[i]->n * a->w[i]->k * job.tokens;

@@ -174,6 +174,17 @@ INLINE vf v_from_f16(vu x)
   return (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)x));
 }
 
+/* 16 bfloat16 or float16 at p. */
+INLINE vf v_load_bf16(const uint8_t *p)
+{
+  return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16);
+}
+
+INLINE vf v_load_f16(const uint8_t *p)
+{
+  return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+
 /* The low bits of every lane, the rest ignored, as a number. Up to five bits are one look-up. */
 INLINE vf v_code(const int bits, vu x)
 {
@@ -326,6 +337,17 @@ INLINE vf v_from_f16(vu x)
   __m256i low = _mm256_and_si256((__m256i)x, _mm256_set1_epi32(0xffff));
   __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08);
   return (vf)_mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
+
+/* 8 bfloat16 or float16 at p. */
+INLINE vf v_load_bf16(const uint8_t *p)
+{
+  return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16);
+}
+
+INLINE vf v_load_f16(const uint8_t *p)
+{
+  return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 }
 
 INLINE vf v_fp4(vu x)
