@@ -68,6 +68,14 @@ TERN_API void tern_free(void *p);
 typedef enum tern_numerics { TERN_EXACT = 0, TERN_NATIVE, TERN_FAST } tern_numerics;
 typedef enum tern_backend { TERN_BACKEND_AUTO = 0, TERN_BACKEND_REF, TERN_BACKEND_CPU, TERN_BACKEND_CUDA } tern_backend;
 
+/* Prepared weights: the same numbers in an order that the processor reads faster, kept in a file of its own that is
+ * made once a checkpoint and shared by all processes. They change no bit. */
+typedef enum tern_prepare {
+  TERN_PREPARE_AUTO,  /* used where they are there */
+  TERN_PREPARE_NEVER, /* not used */
+  TERN_PREPARE_NOW,   /* made first where they are not there: takes as much disk as the checkpoint, and seconds a GB */
+} tern_prepare;
+
 typedef struct tern_model_options {
   tern_numerics numerics; /* TERN_EXACT: float32, bits equal the reference's after set_dtype(float32) */
   tern_backend backend;   /* AUTO: cpu for exact, ref for native */
@@ -79,6 +87,8 @@ typedef struct tern_model_options {
   int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
   const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avx512": no higher than that */
+  tern_prepare prepare;
+  const char *prepared_dir; /* where prepared weights are kept; NULL: none are used or made */
 } tern_model_options;
 
 typedef struct tern_model tern_model;
@@ -96,8 +106,11 @@ typedef struct tern_model_info {
   int context;            /* positions the config declares; 0: not declared */
   int layers, width;
   int threads;
-  size_t weight_bytes; /* mapped */
-  size_t owned_bytes;  /* prepared copies */
+  size_t weight_bytes;  /* mapped */
+  size_t owned_bytes;   /* in memory of this process: vectors and copies */
+  const char *prepared; /* the file of prepared weights in use; NULL: none */
+  size_t prepared_bytes;
+  const char *prepared_fault; /* why one that is there is not used; NULL: no such */
 } tern_model_info;
 /* Valid while the model lives. */
 TERN_API const tern_model_info *tern_model_get_info(const tern_model *model);

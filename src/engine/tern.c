@@ -54,6 +54,9 @@ static void describe(tern_model *m)
       .threads = pool_size(net->workers),
       .weight_bytes = ckpt_bytes(net->ckpt),
       .owned_bytes = net->weights.owned_bytes,
+      .prepared = net->prepared ? prepared_path(net->prepared) : NULL,
+      .prepared_bytes = net->prepared ? prepared_bytes(net->prepared) : 0,
+      .prepared_fault = net->prepared_fault.text[0] ? net->prepared_fault.text : NULL,
   };
 }
 

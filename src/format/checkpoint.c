@@ -322,17 +322,25 @@ tern_status ckpt_check(const ckpt *c, tern_error *err)
   return TERN_OK;
 }
 
+static tern_status lock_bytes(const ckpt *c, const st_file *f, const uint8_t *data, size_t size, tern_error *err)
+{
+  if (!size || mlock(data, size) == 0)
+    return TERN_OK;
+  tern_status status = err_errno(err, f->path, "lock in memory");
+  struct rlimit limit = {0};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  return err_prefix(err, status, "mlock of %zu bytes where ulimit -l allows %llu", c->bytes,
+                    (unsigned long long)limit.rlim_cur);
+}
+
 tern_status ckpt_lock(const ckpt *c, tern_error *err)
 {
-  for (size_t i = 0; i < c->n_files; i++) {
-    const map *m = &c->files[i].map;
-    if (mlock(m->data, m->size) == 0)
-      continue;
-    tern_status status = err_errno(err, c->files[i].path, "lock in memory");
-    struct rlimit limit = {0};
-    getrlimit(RLIMIT_MEMLOCK, &limit);
-    return err_prefix(err, status, "mlock of %zu bytes where ulimit -l allows %llu", c->bytes,
-                      (unsigned long long)limit.rlim_cur);
-  }
+  for (size_t i = 0; i < c->n_files; i++)
+    TRY(lock_bytes(c, &c->files[i], c->files[i].map.data, c->files[i].map.size, err));
   return TERN_OK;
+}
+
+tern_status ckpt_lock_tensor(const ckpt *c, const st_tensor *t, tern_error *err)
+{
+  return lock_bytes(c, &c->files[c->file_of[ckpt_index(c, t)]], t->data, t->bytes, err);
 }

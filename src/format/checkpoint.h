@@ -45,5 +45,6 @@ bool ckpt_broken(const ckpt *c);
 tern_status ckpt_check(const ckpt *c, tern_error *err);
 /* Locks all mappings in memory. An error tells how many bytes were wanted and what the limit is. */
 tern_status ckpt_lock(const ckpt *c, tern_error *err);
+tern_status ckpt_lock_tensor(const ckpt *c, const st_tensor *t, tern_error *err);
 
 #endif

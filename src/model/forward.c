@@ -97,5 +97,6 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
   relay to = {m, sink, user};
   if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, &to))
     return err_set(err, TERN_E_CANCELLED, "cancelled");
+  TRY(prepared_check(m->prepared, err));
   return ckpt_check(m->ckpt, err);
 }

@@ -58,7 +58,7 @@ int model_max_tokens(const model_config *c)
 
 /* ---- open ---- */
 
-static tern_status open_headers(model *m, const char *dir, const tern_model_options *o, tern_error *err)
+static tern_status open_headers(model *m, const char *dir, tern_error *err)
 {
   profile_artifact artifact;
   const arch *a;
@@ -73,8 +73,7 @@ static tern_status open_headers(model *m, const char *dir, const tern_model_opti
                                    .numerics = m->numerics,
                                    .artifact = &artifact};
   TRY(profile_resolve(profile_builtin(), &subject, &m->profile, err));
-  TRY(ckpt_open(dir, &m->ckpt, err));
-  return o->mlock ? ckpt_lock(m->ckpt, err) : TERN_OK;
+  return ckpt_open(dir, &m->ckpt, err);
 }
 
 static tern_status open_steps(model *m, tern_error *err)
@@ -105,12 +104,15 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
 {
   TRY(choose_simd(o->simd, &m->simd, err));
   TRY(choose_backend(o, m->simd, &m->cx.backend, err));
-  TRY(open_headers(m, dir, o, err));
+  TRY(open_headers(m, dir, err));
   if (!headers_only) {
     TRY(pool_open(o->threads, &m->workers, err));
     m->cx.workers = m->workers;
   }
   TRY(weights_bind(&m->cx, m->ckpt, m->quant, &m->config, m->numerics == TERN_NATIVE, !headers_only, &m->weights, err));
+  TRY(model_use_prepared(m, o, headers_only, err));
+  if (o->mlock)
+    TRY(model_lock(m, err));
   plan_options keep = {.max_kv_size = o->max_kv_size,
                        .kv_bits = o->kv_bits,
                        .kv_group_size = o->kv_group_size,
@@ -154,6 +156,8 @@ tern_status model_open(const char *dir, const tern_model_options *options, bool 
                                         : "threads");
   if ((unsigned)o.numerics > TERN_FAST || (unsigned)o.backend > TERN_BACKEND_CUDA)
     return err_set(err, TERN_E_USAGE, "options: no such %s", (unsigned)o.numerics > TERN_FAST ? "numerics" : "backend");
+  if ((unsigned)o.prepare > TERN_PREPARE_NOW)
+    return err_set(err, TERN_E_USAGE, "options: no such way to prepare");
   model *m = mem_zalloc(sizeof *m);
   if (!m)
     return err_nomem(err, "model");
@@ -176,6 +180,7 @@ void model_close(model *m)
   weights_release(&m->cx, &m->config, &m->weights);
   ops_context_clear(&m->cx);
   pool_close(m->workers);
+  prepared_close(m->prepared);
   ckpt_close(m->ckpt);
   quant_close(m->quant);
   cfg_close(m->cfg);

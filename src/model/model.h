@@ -9,6 +9,7 @@
 
 #include "model/batch.h"
 #include "model/plan.h"
+#include "model/prepared.h"
 #include "model/profile.h"
 
 typedef struct model {
@@ -23,6 +24,8 @@ typedef struct model {
   pool *workers;
   ops_context cx;
   model_weights weights;
+  prepared *prepared;        /* NULL: none in use; weights.*.packed point into it */
+  tern_error prepared_fault; /* status TERN_OK, or why the file that is there is not in use */
   plan plan;
   kv_store *store;
   bool opened; /* with weights and plan, not headers alone */
@@ -43,6 +46,14 @@ int model_max_tokens(const model_config *c);
 tern_status model_open(const char *dir, const tern_model_options *options, bool headers_only, model **out,
                        tern_error *err);
 void model_close(model *m); /* NULL is fine */
+/* Makes the file of prepared weights of a checkpoint under options->prepared_dir, as the options have it run.
+ * TERN_E_UNSUPPORTED where that backend has no layout, or the checkpoint nothing to lay out. `path`: mem_free. */
+tern_status model_prepare(const char *dir, const tern_model_options *options, const prepared_watch *watch,
+                          prepared_report *report, char **path, tern_error *err);
+
+/* For model_open: the file in use, if any, and made first where the options say so; locking what steps read. */
+tern_status model_use_prepared(model *m, const tern_model_options *o, bool headers_only, tern_error *err);
+tern_status model_lock(model *m, tern_error *err);
 
 /* Runs one forward. The rows' counts sum to at most plan.max_tokens, and there are at most MODEL_MAX_ROWS of them; each
  * sequence must have been reserved up to its end (model_reserve). TERN_E_CANCELLED: nothing counts as written.

@@ -510,16 +510,6 @@ static tern_status bind_head(binder *b)
   return c->bias_head ? bind_vector(b, a->names->head, nowhere, ".bias", c->vocab, &w->head_bias) : TERN_OK;
 }
 
-static tern_status prepare(binder *b, ops_weight *w)
-{
-  if (!b->cx->backend->prepare || !w->data)
-    return TERN_OK;
-  size_t bytes = 0;
-  TRY(b->cx->backend->prepare(b->cx, w, &bytes, b->err));
-  b->out->owned_bytes += bytes;
-  return TERN_OK;
-}
-
 /* The matrices that products use, views before what they are views of. */
 enum { LAYER_MATRICES = 9 };
 static void list_matrices(layer_weights *l, ops_weight *out[LAYER_MATRICES])
@@ -528,18 +518,26 @@ static void list_matrices(layer_weights *l, ops_weight *out[LAYER_MATRICES])
   memcpy(out, all, sizeof all);
 }
 
-static tern_status prepare_all(binder *b)
+tern_status weights_each_product(model_weights *w, int layers, weights_visit *visit, void *user, tern_error *err)
 {
-  model_weights *w = b->out;
-  for (int i = 0; i < b->config->layers; i++) {
+  for (int i = 0; i < layers; i++) {
     ops_weight *all[LAYER_MATRICES];
     layer_weights *l = &w->layers[i];
     list_matrices(l, all);
     for (int n = 0; n < LAYER_MATRICES; n++)
-      if (!(all[n] == &l->qkv && l->q.data) && !(all[n] == &l->gate_up && l->gate.data))
-        TRY(prepare(b, all[n]));
+      if (all[n]->data && !(all[n] == &l->qkv && l->q.data) && !(all[n] == &l->gate_up && l->gate.data))
+        TRY(visit(user, all[n], err));
   }
-  return prepare(b, &w->head);
+  return w->head.data ? visit(user, &w->head, err) : TERN_OK;
+}
+
+static tern_status prepare(void *user, ops_weight *w, tern_error *err)
+{
+  binder *b = user;
+  size_t bytes = 0;
+  TRY(b->cx->backend->prepare(b->cx, w, &bytes, err));
+  b->out->owned_bytes += bytes;
+  return TERN_OK;
 }
 
 static tern_status bind_model(binder *b)
@@ -564,7 +562,9 @@ static tern_status bind_all(binder *b)
   TRY(weights_audit(b));
   if (!w->head.data)
     w->head = w->embed;
-  return b->prepare ? prepare_all(b) : TERN_OK;
+  if (!b->prepare || !b->cx->backend->prepare)
+    return TERN_OK;
+  return weights_each_product(w, c->layers, prepare, b, b->err);
 }
 
 tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const model_config *config, bool native,

@@ -70,6 +70,9 @@ void weights_gap_free(weights_gap *gap); /* a zeroed one is fine */
  * for inspect). On failure nothing is held. */
 tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const model_config *config, bool native,
                          bool prepare, model_weights *out, tern_error *err);
+/* Calls visit with each matrix that a product reads whole, in the order of the layers; the first failure ends it. */
+typedef tern_status weights_visit(void *user, ops_weight *w, tern_error *err);
+tern_status weights_each_product(model_weights *w, int layers, weights_visit *visit, void *user, tern_error *err);
 void weights_release(ops_context *cx, const model_config *config, model_weights *w);
 
 #endif
