@@ -163,13 +163,16 @@ static tern_status read_sampling(answerer *r, tern_error *err)
 tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_error *err)
 {
   tern_model_options options;
-  double start = use_seconds();
   *out = (answerer){.args = a};
   TRY(use_options(a, &options, err));
+  TRY(use_prepare(dir, &options, err));
+  double start = use_seconds();
   TRY(tern_model_open(dir, &options, &out->model, err));
   out->open_ms = 1e3 * (use_seconds() - start);
-  say_more("opened in %.1f ms: %s, %s, backend %s, %d threads", out->open_ms, out->model->info.profile,
-           out->model->info.numerics, out->model->info.backend, out->model->info.threads);
+  use_warn_prepared(out->model->info.prepared_fault);
+  say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", out->open_ms, out->model->info.profile,
+           out->model->info.numerics, out->model->info.backend, out->model->info.threads,
+           out->model->info.prepared ? "prepared" : "as mapped");
   TRY(open_template(out, err));
   return read_sampling(out, err);
 }

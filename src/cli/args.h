@@ -18,6 +18,7 @@ typedef enum cli_verb_id {
   VERB_INSPECT,
   VERB_LS,
   VERB_IMPORT,
+  VERB_PREPARE,
   VERB_BENCH,
   VERB_PPL,
   VERB_PARITY,
@@ -76,6 +77,8 @@ typedef struct cli_args {
   /* switches, in the order of the groups above */
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;
+  bool prepare, no_prepare;
+  char *prepared_dir; /* TERN_HOME/prepared, by main; NULL: there is no home */
 } cli_args;
 
 typedef struct cli_verb {

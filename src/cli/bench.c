@@ -248,16 +248,17 @@ static void print_json(const bench *b, const char *dir)
                                 "depth", r->depth, "batch", r->batch, "tok_s", r->tok_s, "sd", r->sd, "ms", r->ms,
                                 "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth)));
   }
-  out_json(json_pack("{ss ss ss si sf sf sf so}", "model", dir, "numerics", use_numerics_name(b->m->numerics),
-                     "backend", b->m->cx.backend->name, "threads", pool_size(b->m->workers), "open_ms", b->open_ms,
-                     "peak_mb", b->peak_mb, "bandwidth_gb_s", b->bandwidth, "rows", rows));
+  out_json(json_pack("{ss ss ss sb si sf sf sf so}", "model", dir, "numerics", use_numerics_name(b->m->numerics),
+                     "backend", b->m->cx.backend->name, "prepared", b->m->prepared != NULL, "threads",
+                     pool_size(b->m->workers), "open_ms", b->open_ms, "peak_mb", b->peak_mb, "bandwidth_gb_s",
+                     b->bandwidth, "rows", rows));
 }
 
 static void print_table(const bench *b, const char *dir)
 {
-  out_printf("%s: %s on %s, %d thread%s; opened in %.1f ms, peak %.0f MB, memory reads at %.1f GB/s\n\n", dir,
-             use_numerics_name(b->m->numerics), b->m->cx.backend->name, pool_size(b->m->workers),
-             pool_size(b->m->workers) > 1 ? "s" : "", b->open_ms, b->peak_mb, b->bandwidth);
+  out_printf("%s: %s on %s, weights %s, %d thread%s; opened in %.1f ms, peak %.0f MB, memory reads at %.1f GB/s\n\n",
+             dir, use_numerics_name(b->m->numerics), b->m->cx.backend->name, b->m->prepared ? "prepared" : "as mapped",
+             pool_size(b->m->workers), pool_size(b->m->workers) > 1 ? "s" : "", b->open_ms, b->peak_mb, b->bandwidth);
   out_printf("| kind   |      n |  depth | batch |            tok/s |  ms/token | weights GB/s | share |\n");
   out_printf("|--------|-------:|-------:|------:|-----------------:|----------:|-------------:|------:|\n");
   for (size_t i = 0; i < b->n_rows; i++) {

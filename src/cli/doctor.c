@@ -1,5 +1,10 @@
 /* doctor.c - what this machine offers, what the build uses of it, and what is missing. */
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
 #include "base/threads.h"
+#include "cli/describe.h"
 #include "cli/machine.h"
 #include "cli/out.h"
 #include "cli/use.h"
@@ -35,10 +40,29 @@ typedef struct findings {
   int n_features, cores, gpus;
   double memory_gb, available_gb, bandwidth;
   cli_env env;
-  size_t models;
+  size_t models, prepared; /* how many */
+  double prepared_bytes;
   const char *missing[4];
   int n_missing;
 } findings;
+
+/* DIR/IDENTITY/weights */
+static void count_prepared(const char *dir, findings *f)
+{
+  DIR *d = dir ? opendir(dir) : NULL;
+  for (const struct dirent *e; d && (e = readdir(d));) {
+    struct stat st;
+    buf path = {0};
+    buf_addf(&path, "%s/%s/weights", dir, e->d_name);
+    if (e->d_name[0] != '.' && !path.failed && stat(path.data, &st) == 0) {
+      f->prepared++;
+      f->prepared_bytes += (double)st.st_size;
+    }
+    buf_free(&path);
+  }
+  if (d)
+    closedir(d);
+}
 
 static tern_status look(const cli_args *a, findings *f, tern_error *err)
 {
@@ -53,6 +77,7 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   TRY(models_find(&f->env, &list, err));
   f->models = list.n;
   models_free(&list);
+  count_prepared(a->prepared_dir, f);
   if (f->gpus)
     f->missing[f->n_missing++] = "cuda: this build runs on the CPU alone, the GPUs stay idle";
   if (ops_simd_best() == SIMD_BASELINE)
@@ -63,7 +88,7 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   return machine_bandwidth(a->threads ? a->threads : f->env.threads, &f->bandwidth, err);
 }
 
-static void print_json(const findings *f)
+static void print_json(const findings *f, const char *prepared_dir)
 {
   json_t *features = json_object(), *levels = json_array(), *missing = json_array();
   for (int i = 0; features && i < f->n_features; i++) {
@@ -77,16 +102,18 @@ static void print_json(const findings *f)
       out_append(&levels, json_string(ops_simd_name((ops_simd)i)));
   for (int i = 0; i < f->n_missing; i++)
     out_append(&missing, json_string(f->missing[i]));
-  out_json(json_pack("{ss ss si so so ss sf sf sf si s[ss] ss? ss? sI so}", "version", tern_version(), "cpu", f->cpu,
-                     "cores", f->cores, "features", features, "simd_usable", levels, "simd",
+  out_json(json_pack("{ss ss si so so ss sf sf sf si s[ss] ss? ss? sI s{ss? sI sf} so}", "version", tern_version(),
+                     "cpu", f->cpu, "cores", f->cores, "features", features, "simd_usable", levels, "simd",
                      ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
                      "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus, "backends", "ref", "cpu", "tern_home",
-                     f->env.tern_home, "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "missing",
+                     f->env.tern_home, "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "prepared",
+                     "path", prepared_dir, "files", (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing",
                      missing));
 }
 
-static void print_text(const findings *f)
+static void print_text(const findings *f, const char *prepared_dir)
 {
+  char bytes[32];
   out_printf("version    tern %s\ncpu        %s\ncores      %d\nsimd       machine:", tern_version(),
              *f->cpu ? f->cpu : "unknown", f->cores);
   for (int i = 0; i < f->n_features; i++)
@@ -101,6 +128,8 @@ static void print_text(const findings *f)
   out_printf("gpus       %d; this build has no backend for them\nbackends   ref, cpu\n", f->gpus);
   out_printf("models     %zu in %s and %s\n", f->models, f->env.hub_cache ? f->env.hub_cache : "(no hub cache)",
              f->env.tern_home ? f->env.tern_home : "(no TERN_HOME)");
+  out_printf("prepared   %zu of them, %s in %s\n", f->prepared, describe_bytes(f->prepared_bytes, bytes),
+             prepared_dir ? prepared_dir : "(no TERN_HOME)");
   for (int i = 0; i < f->n_missing; i++)
     out_printf("missing    %s\n", f->missing[i]);
   if (!f->n_missing)
@@ -113,9 +142,9 @@ tern_status verb_doctor(const cli_args *a, tern_error *err)
   tern_status status = look(a, &f, err);
   if (status == TERN_OK) {
     if (a->json)
-      print_json(&f);
+      print_json(&f, a->prepared_dir);
     else
-      print_text(&f);
+      print_text(&f, a->prepared_dir);
   }
   env_clear(&f.env);
   return status;

@@ -51,6 +51,13 @@ tern_status env_read(cli_env *out, tern_error *err)
   return TERN_OK;
 }
 
+char *env_prepared(void)
+{
+  const char *own = get("TERN_HOME");
+  bool failed = false;
+  return own ? join(own, "/prepared", &failed) : join(get("HOME"), "/.cache/tern/prepared", &failed);
+}
+
 void env_clear(cli_env *e)
 {
   mem_free(e->tern_home);

@@ -13,6 +13,8 @@ typedef struct cli_env {
 /* TERN_E_USAGE where TERN_THREADS is no number from 1 to 1024. The strings may be NULL where there is no home. */
 tern_status env_read(cli_env *out, tern_error *err);
 void env_clear(cli_env *e);
+/* Where prepared weights are kept: "TERN_HOME/prepared" (mem_free). NULL: there is no home, or no memory. */
+char *env_prepared(void);
 /* NO_COLOR is set and not empty. */
 bool env_no_color(void);
 

@@ -13,8 +13,9 @@ enum {
   ANSWERS = V(RUN) | V(CHAT),
   LOADS = ANSWERS | V(LOGITS) | V(BENCH) | V(PPL) | V(PARITY), /* verbs that run a network */
   /* The common flags are taken by every verb that names a model, also where they have nothing to decide. */
-  MODELS = LOADS | V(TOKENIZE) | V(DETOKENIZE) | V(RENDER) | V(INSPECT),
-  JSONS = V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(TOKENIZE),
+  MODELS = LOADS | V(TOKENIZE) | V(DETOKENIZE) | V(RENDER) | V(INSPECT) | V(PREPARE),
+  JSONS =
+      V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(PREPARE) | V(TOKENIZE),
 };
 
 /* What a table cell cannot hold: the largest counts that are taken at face value. */
@@ -129,6 +130,10 @@ const cli_flag cli_flags[] = {
            "32, 64 or 128 values of --kv-bits share a scale; 64 where absent"),
     NUMBER("--quantized-kv-start", FLAG_INT, quantized_kv_start, MODELS & ~V(PARITY), 0, MOST_TOKENS, 0, "N",
            "the position from which --kv-bits holds; 5000 where absent"),
+    FLAG("--prepare", FLAG_BOOL, prepare, LOADS | V(IMPORT), NULL,
+         "prepares the weights first where that is not done yet; changes no bit"),
+    FLAG("--no-prepare", FLAG_BOOL, no_prepare, MODELS & ~V(PREPARE), NULL,
+         "leaves prepared weights aside; changes no bit"),
     FLAG("--mlock", FLAG_BOOL, mlock, MODELS, NULL, "locks the weights in memory"),
     /* output */
     FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),

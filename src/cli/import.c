@@ -4,6 +4,7 @@
 #include "cli/describe.h"
 #include "cli/out.h"
 #include "cli/signals.h"
+#include "cli/use.h"
 #include "cli/verbs.h"
 
 static void print_text(const import_report *r, const char *dir)
@@ -47,6 +48,9 @@ tern_status verb_import(const cli_args *a, tern_error *err)
   sig_release();
   if (status != TERN_OK)
     return status;
+  tern_model_options run;
+  TRY(use_options(a, &run, err));
+  TRY(use_prepare(a->words[1], &run, err));
   if (a->json)
     print_json(&report, a->words[1]);
   else

@@ -1,7 +1,7 @@
 /* inspect.c - what a checkpoint is, from its headers: profile, normalised config, quantisation, tensors, audit, memory.
  *
- * No tensor data is read, but for norms and biases, which binding widens. Layouts that a backend prepares when a model
- * is opened in earnest are not made, so not counted.
+ * No tensor data is read, but for norms and biases, which binding widens, and a few bytes of each tensor, by which a
+ * file of prepared weights is found.
  */
 
 #include "base/mem.h"
@@ -147,10 +147,13 @@ static void print_json(const model *m, const char *dir, const memory_need *need,
                 "kv_per_token", (json_int_t)need->kv_token, "context", need->context, "kv", (json_int_t)need->kv,
                 "scratch", (json_int_t)need->scratch, "total",
                 (json_int_t)need->weights + (json_int_t)need->owned + (json_int_t)need->kv + (json_int_t)need->scratch);
+  json_t *layouts = m->prepared ? json_pack("{ss sI}", "path", prepared_path(m->prepared), "bytes",
+                                            (json_int_t)prepared_bytes(m->prepared))
+                                : json_null();
   json_t *audit = json_pack("{ss sI sI sI}", "result", "complete", "tensors", (json_int_t)total, "bound",
                             (json_int_t)bound, "dropped", (json_int_t)(total - bound));
   const model_profile *p = &m->profile;
-  out_json(json_pack("{ss ss ss ss ss ss ss ss? so so so ss ss ss so so so so so so so so so}", "path", dir,
+  out_json(json_pack("{ss ss ss ss ss ss ss ss? so so so ss ss ss so so so so so so so so so so}", "path", dir,
                      "model_type", cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics), "profile", p->id,
                      "tier", profile_tier_name(p->tier), "fidelity", p->fidelity, "claim", p->claim, "corrected",
                      p->corrected, "execution", execution_json(&p->run), "needs", needs_json(p->needs), "artifact",
@@ -158,7 +161,7 @@ static void print_json(const model *m, const char *dir, const memory_need *need,
                      m->cx.backend->name, "config", config_json(&m->config), "quantisation", quantisation_json(m),
                      "audit", audit, "drop_rules", drop_rules_json(m), "unread_keys", unread_json(m), "eos_ids",
                      eos_json(m, eos, false), "eos_ids_beyond_vocab", eos_json(m, eos, true), "memory", memory,
-                     "tensors", tensors_json(m)));
+                     "prepared", layouts, "tensors", tensors_json(m)));
 }
 
 /* ---- text ---- */
@@ -223,6 +226,11 @@ static void print_text(const model *m, const char *dir, const memory_need *need,
     out_printf(" %s", key);
   out_write("\n", 1);
   print_memory(need);
+  if (m->prepared)
+    out_printf("prepared      %s, %s\n", describe_bytes((double)prepared_bytes(m->prepared), quantisation),
+               prepared_path(m->prepared));
+  else
+    out_printf("prepared      no%s\n", m->cx.backend->layout ? "" : " (the backend has no layout of its own)");
   out_printf("\n%-56s %-22s %12s\n", "tensor", "type", "bytes");
   for (size_t i = 0; i < total && out_ok(); i++) {
     const st_tensor *t = ckpt_at(m->ckpt, i);
@@ -249,6 +257,7 @@ tern_status verb_inspect(const cli_args *a, tern_error *err)
   if (status == TERN_E_FORMAT || status == TERN_E_UNSUPPORTED)
     inspect_nearest(dir, err->text, a->json);
   if (status == TERN_OK) {
+    use_warn_prepared(m->prepared_fault.text);
     memory_need need = memory_of(a, m);
     if (a->json)
       print_json(m, dir, &need, &eos);

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "cli/args.h"
 #include "cli/env.h"
 #include "cli/out.h"
@@ -24,6 +25,8 @@ const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_INSPECT] = {"inspect", "MODEL", "What a checkpoint is: config, tensors, audit, memory.", 1, verb_inspect},
     [VERB_LS] = {"ls", "", "The models that are found.", 0, verb_ls},
     [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},
+    [VERB_PREPARE] = {"prepare", "MODEL", "Lays the weights out so that they are read faster; changes no bit.", 1,
+                      verb_prepare},
     [VERB_BENCH] = {"bench", "MODEL", "Speed of prompts and decoding.", 1, verb_bench},
     [VERB_PPL] = {"ppl", "MODEL --text FILE", "Perplexity of a text, by mlx-lm's method.", 1, verb_ppl},
     [VERB_PARITY] = {"parity", "MODEL --golden DIR", "Replays stored goldens, bit for bit.", 1, verb_parity},
@@ -49,6 +52,7 @@ static tern_status run(int argc, char **argv, cli_args *a, tern_error *err)
 {
   TRY(args_parse(argc, argv, a, err));
   out_set_verbose(a->verbose);
+  a->prepared_dir = env_prepared();
   if (a->help) {
     help_verb(a->verb);
     return TERN_OK;
@@ -63,6 +67,7 @@ int main(int argc, char **argv)
   out_start(env_no_color());
   sig_start();
   tern_status status = run(argc, argv, &args, &err);
+  mem_free(args.prepared_dir);
   args_clear(&args);
   say_progress_end();
   if (status == TERN_E_CANCELLED && sig_caught())

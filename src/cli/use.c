@@ -13,6 +13,7 @@
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/out.h"
+#include "cli/signals.h"
 #include "format/json_scan.h"
 
 /* mlx_lm.generate's --quantized-kv-start. */
@@ -40,6 +41,8 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
   env_clear(&env);
   if (status != TERN_OK)
     return status;
+  if (a->prepare && a->no_prepare)
+    return err_set(err, TERN_E_USAGE, "--prepare and --no-prepare exclude each other");
   if (threads > cores)
     say_warning("%d threads on %d core%s: slower, not faster", threads, cores, cores > 1 ? "s" : "");
   *out = (tern_model_options){
@@ -53,6 +56,10 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
       .quantized_kv_start = a->quantized_kv_start,
       .mlock = a->mlock,
       .simd = a->simd,
+      .prepare = a->prepare      ? TERN_PREPARE_NOW
+                 : a->no_prepare ? TERN_PREPARE_NEVER
+                                 : TERN_PREPARE_AUTO,
+      .prepared_dir = a->prepared_dir,
   };
   if (a->kv_bits && !ARGS_GIVEN(a, quantized_kv_start))
     out->quantized_kv_start = KV_START;
@@ -61,12 +68,52 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
   return TERN_OK;
 }
 
-tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err)
+static void show_preparing(void *user, size_t done, size_t of_bytes)
 {
+  (void)user;
+  say_progress("preparing", (double)done, (double)of_bytes);
+}
+
+tern_status use_make_prepared(const char *dir, const tern_model_options *o, prepared_report *report, char **path,
+                              tern_error *err)
+{
+  prepared_watch watch = {.cancel = sig_hold(), .progress = show_preparing};
+  tern_status status = path_place(dir, model_prepare(dir, o, &watch, report, path, err), err);
+  sig_release();
+  say_progress_end();
+  return status;
+}
+
+tern_status use_prepare(const char *dir, tern_model_options *o, tern_error *err)
+{
+  prepared_report report;
+  char *path;
+  if (o->prepare != TERN_PREPARE_NOW)
+    return TERN_OK;
+  TRY(use_make_prepared(dir, o, &report, &path, err));
+  if (!report.was_there)
+    say("prepared %s in %s", dir, path);
+  mem_free(path);
+  o->prepare = TERN_PREPARE_AUTO;
+  return TERN_OK;
+}
+
+void use_warn_prepared(const char *fault)
+{
+  if (fault && *fault)
+    say_warning("%s: left aside, the checkpoint is read instead (tern prepare makes it again)", fault);
+}
+
+tern_status use_network(const char *dir, const tern_model_options *options, model **out, tern_error *err)
+{
+  tern_model_options o = *options;
+  TRY(use_prepare(dir, &o, err));
   double start = use_seconds();
-  TRY(path_place(dir, model_open(dir, o, false, out, err), err));
-  say_more("opened in %.1f ms: %s, %s, backend %s, %d threads", 1e3 * (use_seconds() - start), (*out)->profile.id,
-           use_numerics_name((*out)->numerics), (*out)->cx.backend->name, pool_size((*out)->workers));
+  TRY(path_place(dir, model_open(dir, &o, false, out, err), err));
+  use_warn_prepared((*out)->prepared_fault.text);
+  say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", 1e3 * (use_seconds() - start),
+           (*out)->profile.id, use_numerics_name((*out)->numerics), (*out)->cx.backend->name,
+           pool_size((*out)->workers), (*out)->prepared ? "prepared" : "as mapped");
   return TERN_OK;
 }
 

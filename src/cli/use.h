@@ -12,6 +12,13 @@
 tern_status use_dir(const cli_args *a, const char *model, models_need need, char **dir, tern_error *err);
 /* Options of the command line, TERN_THREADS counted in. Warns where there are more threads than cores. */
 tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *err);
+/* What --prepare asks for: makes prepared weights where there are none, with a bar, and leaves options for opening. */
+tern_status use_prepare(const char *dir, tern_model_options *o, tern_error *err);
+/* Makes them in any case of `o`. *path: mem_free. */
+tern_status use_make_prepared(const char *dir, const tern_model_options *o, prepared_report *report, char **path,
+                              tern_error *err);
+/* Warns where prepared weights are there and left aside. `fault` may be NULL: they are not. */
+void use_warn_prepared(const char *fault);
 /* A network without its text side, in numerics `o` says. */
 tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err);
 
