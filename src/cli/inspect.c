@@ -24,12 +24,12 @@ typedef struct memory_need {
   size_t weights, owned, kv_token, kv, scratch;
 } memory_need;
 
-static memory_need memory_of(const cli_args *a, const model *m)
+static memory_need memory_of(const cli_args *a, model *m)
 {
   int most = model_max_tokens(&m->config), piece = a->prefill_step < most ? a->prefill_step : most;
   memory_need need = {
       .context = a->context ? a->context : session_default_context(&m->config),
-      .weights = ckpt_bytes(m->ckpt),
+      .weights = model_weight_bytes(m),
       .owned = m->weights.owned_bytes,
       .kv_token = kv_store_token_bytes(m->store),
       .scratch = plan_bytes_per_token(&m->config) * (size_t)piece,

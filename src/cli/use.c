@@ -100,7 +100,7 @@ tern_status use_prepare(const char *dir, tern_model_options *o, tern_error *err)
 
 void use_warn_prepared(const char *fault)
 {
-  if (fault && *fault)
+  if (*fault)
     say_warning("%s: left aside, the checkpoint is read instead (tern prepare makes it again)", fault);
 }
 

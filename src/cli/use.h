@@ -17,7 +17,7 @@ tern_status use_prepare(const char *dir, tern_model_options *o, tern_error *err)
 /* Makes them in any case of `o`. *path: mem_free. */
 tern_status use_make_prepared(const char *dir, const tern_model_options *o, prepared_report *report, char **path,
                               tern_error *err);
-/* Warns where prepared weights are there and left aside. `fault` may be NULL: they are not. */
+/* Warns where prepared weights are there and left aside. An empty `fault`: they are not. */
 void use_warn_prepared(const char *fault);
 /* A network without its text side, in numerics `o` says. */
 tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err);

@@ -54,6 +54,9 @@ tern_status model_prepare(const char *dir, const tern_model_options *options, co
 /* For model_open: the file in use, if any, and made first where the options say so; locking what steps read. */
 tern_status model_use_prepared(model *m, const tern_model_options *o, bool headers_only, tern_error *err);
 tern_status model_lock(model *m, tern_error *err);
+/* Bytes of weights that steps read, from the checkpoint and from prepared weights. (Rows of a tied embedding table are
+ * looked up in the checkpoint all the same.) */
+size_t model_weight_bytes(model *m);
 
 /* Runs one forward. The rows' counts sum to at most plan.max_tokens, and there are at most MODEL_MAX_ROWS of them; each
  * sequence must have been reserved up to its end (model_reserve). TERN_E_CANCELLED: nothing counts as written.

@@ -98,7 +98,7 @@ tern_status model_prepare(const char *dir, const tern_model_options *options, co
   return status;
 }
 
-/* ---- mlock ---- */
+/* ---- what steps read ---- */
 
 /* Whether a product reads part of the tensor from the prepared file instead. */
 static bool is_prepared(const matrix_list *l, const st_tensor *t)
@@ -111,6 +111,20 @@ static bool is_prepared(const matrix_list *l, const st_tensor *t)
         return true;
   }
   return false;
+}
+
+size_t model_weight_bytes(model *m)
+{
+  matrix_list l = {0};
+  if (!m->prepared)
+    return ckpt_bytes(m->ckpt);
+  size_t bytes = prepared_bytes(m->prepared);
+  tern_status status = weights_each_product(&m->weights, m->config.layers, list_matrix, &l, NULL);
+  for (size_t i = 0; i < ckpt_count(m->ckpt); i++)
+    if (status != TERN_OK || !is_prepared(&l, ckpt_at(m->ckpt, i)))
+      bytes += ckpt_at(m->ckpt, i)->bytes;
+  mem_free(l.items);
+  return bytes;
 }
 
 /* All that is read in a step, and each matrix once. */

@@ -564,7 +564,7 @@ static tern_status bind_all(binder *b)
     w->head = w->embed;
   if (!b->prepare || !b->cx->backend->prepare)
     return TERN_OK;
-  return weights_each_product(w, c->layers, prepare, b, b->err);
+  return weights_each_product(w, b->config->layers, prepare, b, b->err);
 }
 
 tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const model_config *config, bool native,

@@ -10,8 +10,10 @@ tests/unit/test_session.c.
 
 import itertools
 import json
+import os
 import random
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -26,6 +28,13 @@ STEPS = 8
 EXACT = {
     "threads": [["--threads", n] for n in ("1", "2", "5")],
     "SIMD level": [["--simd", level] for level in ("baseline", "avx2", "avx512")],
+    "prepared weights": [
+        ["--no-prepare"],
+        [],  # in use where prepare() made them
+        ["--simd", "avx2"],
+        ["--threads", "1", "--prefill-step-size", "7"],
+        ["--threads", "5"],
+    ],
     "backend": [["--backend", "ref"], ["--backend", "cpu"]],
     "piece size": [["--prefill-step-size", n] for n in ("1", "7", "64", "2048")],
     "all at once": [
@@ -71,8 +80,19 @@ def properties(model, numerics):
             yield f"{kind}, {name}", [variant + flags for variant in variants]
 
 
-def main():
-    tally = Tally()
+def prepare(tally):
+    """Makes what can be made under TERN_HOME, so that every row below runs with it but those of --no-prepare."""
+    for model in models():
+        label = f"{model.parent.name}: prepared"
+        done = terncli.tern("prepare", model)
+        if done.status == 0:
+            found = json.loads(terncli.tern("inspect", model, "--json").out)["prepared"]
+            tally.check(label, found and Path(found["path"]).stat().st_size == found["bytes"], f"inspect says {found}")
+        elif "nothing to prepare" not in done.err and "no layout" not in done.err:
+            tally.fail(label, done.error_line)
+
+
+def compare(tally):
     for model, numerics in itertools.product(models(), ("exact", "native")):
         ids = conversation(seed=model.parent.name)
         for name, variants in properties(model, numerics):
@@ -88,6 +108,14 @@ def main():
                 tally.check(label, rows == first, f"other bits than {' '.join(variants[0])}")
     if not models():
         tally.fail("models", f"no checkpoint in {GOLDEN}")
+
+
+def main():
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["TERN_HOME"] = home
+        prepare(tally)
+        compare(tally)
     return tally.close()
 
 
