@@ -101,13 +101,17 @@ static json_t *tensors_json(const model *m)
 
 static json_t *drop_rules_json(const model *m)
 {
-  static const char *const kinds[] = {
-      [MATCH_CONTAINS] = "contains", [MATCH_EXACT] = "exact", [MATCH_PREFIX] = "prefix", [MATCH_SUFFIX] = "suffix"};
+  static const char *const kinds[] = {[MATCH_CONTAINS] = "contains",
+                                      [MATCH_EXACT] = "exact",
+                                      [MATCH_PREFIX] = "prefix",
+                                      [MATCH_SUFFIX] = "suffix",
+                                      [MATCH_MODULE] = "module"};
   json_t *rules = json_array();
   for (size_t i = 0; i < m->weights.n_drops; i++) {
     const weight_drop *d = &m->weights.drops[i];
-    out_append(&rules, json_pack("{ss ss sb sI}", "pattern", d->rule->pattern, "match", kinds[d->rule->match],
-                                 "if_tied", (int)(d->rule->when == DROP_IF_TIED), "matched", (json_int_t)d->matched));
+    out_append(&rules, json_pack("{ss ss sb sb sI}", "pattern", d->rule->pattern, "match", kinds[d->rule->match],
+                                 "if_tied", (int)(d->rule->when != DROP_ALWAYS), "copy",
+                                 (int)(d->rule->when == DROP_IF_COPY), "matched", (json_int_t)d->matched));
   }
   return rules;
 }

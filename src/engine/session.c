@@ -35,6 +35,9 @@ tern_status session_open(model *m, int context, session **out, tern_error *err)
 {
   if (context < 0)
     return err_set(err, TERN_E_USAGE, "ctx: %d is negative", context);
+  if (m->weights.positions.data && context > m->weights.positions.n)
+    return err_set(err, TERN_E_LIMIT, "ctx: %d positions, but %s has learned %lld and no more", context,
+                   m->config.arch->name, (long long)m->weights.positions.n);
   session *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "session");

@@ -78,8 +78,10 @@ typedef enum arch_rope_on {
 } arch_rope_on;
 
 typedef enum arch_precision {
-  PRECISION_STREAM,   /* attention in the promoted type of q, k, v */
-  PRECISION_F32,      /* q is cast to float32 first, the result back */
+  PRECISION_STREAM, /* attention in the promoted type of q, k, v */
+  PRECISION_MANUAL, /* the model multiplies by hand: scores in the type of q and k, sums over values in v's with theirs
+                     */
+  PRECISION_F32,    /* q is cast to float32 first, the result back */
   PRECISION_F32_HALF, /* the same where q is float16; bfloat16 stays */
 } arch_precision;
 
@@ -95,10 +97,20 @@ typedef struct arch_names {
   const char *attention_linear, *mlp_linear;                    /* what stands in for a layer's half (PART_LINEAR) */
 } arch_names;
 
-typedef enum arch_match { MATCH_CONTAINS, MATCH_EXACT, MATCH_PREFIX, MATCH_SUFFIX } arch_match;
-typedef enum arch_drop_when { DROP_ALWAYS, DROP_IF_TIED } arch_drop_when;
+typedef enum arch_match {
+  MATCH_CONTAINS,
+  MATCH_EXACT,
+  MATCH_PREFIX,
+  MATCH_SUFFIX,
+  MATCH_MODULE, /* the pattern's .weight, .scales or .biases */
+} arch_match;
+typedef enum arch_drop_when {
+  DROP_ALWAYS,
+  DROP_IF_TIED,
+  DROP_IF_COPY, /* tied, and the tensor is the embedding's, byte for byte: wider than the reference, which refuses it */
+} arch_drop_when;
 
-/* A tensor that the reference drops at load. */
+/* A tensor that no part of the model reads, and that may be there nevertheless. */
 typedef struct arch_drop {
   const char *pattern;
   arch_match match;
@@ -169,6 +181,8 @@ typedef struct arch {
   const char *prefix; /* "language_model." */
   const cfg_field *root_fields;
   size_t n_root_fields;
+  bool copied_head; /* the wrapper does not run its text model's load rules: a tied head has to be a copy to be dropped
+                     */
   bool flat_config; /* without text_config the top of the config is it */
 } arch;
 

@@ -296,8 +296,8 @@ int emit_attention(compiler *c, int q, int k, int v, int slot, const layer_confi
   use(c, r, &r->kv_append.k, k);
   use(c, r, &r->kv_append.v, v);
   ops_dtype together = ops_promote(ops_promote(emit_dtype(c, q), emit_dtype(c, k)), emit_dtype(c, v));
-  ops_dtype type = attention_type(c, q, together);
   ops_dtype scores = attention_type(c, q, ops_promote(emit_dtype(c, q), emit_dtype(c, k)));
+  ops_dtype values = attention_type(c, q, together), type = m->arch->precision == PRECISION_MANUAL ? scores : values;
   ops_dtype out = m->arch->precision == PRECISION_F32        ? emit_dtype(c, v)
                   : m->arch->precision == PRECISION_F32_HALF ? emit_dtype(c, q)
                                                              : together;
@@ -318,6 +318,7 @@ int emit_attention(compiler *c, int q, int k, int v, int slot, const layer_confi
                                        .sparse_local = m->sparse_local,
                                        .sparse_stride = m->sparse_stride,
                                        .type = type,
+                                       .value_type = values,
                                        .out_type = out,
                                        .quant = s->quant,
                                        .score_type = scores};
@@ -331,10 +332,11 @@ int emit_attention(compiler *c, int q, int k, int v, int slot, const layer_confi
 int emit_act(compiler *c, int x, const float params[4], ops_dtype params_dtype)
 {
   ops_dtype type = emit_dtype(c, x);
+  op_record *r = emit(c, OP_act);
+  r->act = (struct op_act){.width = emit_width(c, x), .act = c->act, .x_type = type};
   if (c->act == ACT_XIELU)
     type = ops_promote(type, params_dtype);
-  op_record *r = emit(c, OP_act);
-  r->act = (struct op_act){.width = emit_width(c, x), .act = c->act, .type = type};
+  r->act.type = type;
   memcpy(r->act.params, params, sizeof r->act.params);
   use(c, r, &r->act.x, x);
   use(c, r, &r->act.y, x);
@@ -346,8 +348,11 @@ int emit_glu(compiler *c, int gate, int up)
 {
   ops_dtype type = ops_promote(emit_dtype(c, gate), emit_dtype(c, up));
   op_record *r = emit(c, OP_glu);
-  r->glu =
-      (struct op_glu){.width = emit_width(c, gate), .act = c->act, .limit = (float)c->config->act_limit, .type = type};
+  r->glu = (struct op_glu){.width = emit_width(c, gate),
+                           .act = c->act,
+                           .limit = (float)c->config->act_limit,
+                           .gate_type = emit_dtype(c, gate),
+                           .type = type};
   use(c, r, &r->glu.gate, gate);
   use(c, r, &r->glu.up, up);
   use(c, r, &r->glu.y, gate);

@@ -11,6 +11,9 @@ static tern_status check_row(const model *m, const batch_row *r, int index, tern
   if (r->kind == ROW_CANVAS || r->adapter)
     return err_set(err, TERN_E_UNSUPPORTED, "batch row %d: %s has no %s", index, m->profile.id,
                    r->adapter ? "adapters" : "canvas rows");
+  if (m->weights.positions.data && r->position + r->count > m->weights.positions.n)
+    return err_set(err, TERN_E_LIMIT, "context: %s has learned positions up to %lld", m->config.arch->name,
+                   (long long)m->weights.positions.n);
   for (int i = 0; i < r->count; i++)
     if (r->ids[i] < 0 || r->ids[i] >= m->config.vocab)
       return err_set(err, TERN_E_USAGE, "token id %d: the vocabulary has ids 0 to %d", r->ids[i], m->config.vocab - 1);

@@ -104,9 +104,23 @@ static bool ends_with(const char *name, const char *end)
   return n >= k && strcmp(name + n - k, end) == 0;
 }
 
+static bool is_part_of(const char *name, const char *module)
+{
+  static const char *const parts[] = {".weight", ".scales", ".biases"};
+  size_t n = strlen(module);
+  if (strncmp(name, module, n) != 0)
+    return false;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (strcmp(name + n, parts[i]) == 0)
+      return true;
+  return false;
+}
+
 static bool matches(const arch_drop *d, const char *name)
 {
   switch (d->match) {
+  case MATCH_MODULE:
+    return is_part_of(name, d->pattern);
   case MATCH_EXACT:
     return strcmp(d->pattern, name) == 0;
   case MATCH_PREFIX:
@@ -124,17 +138,40 @@ static void list_drops(const arch *a, model_weights *w)
     w->drops[w->n_drops++] = (weight_drop){.rule = &a->drops[i]};
 }
 
-/* Rules of a wrapped text model speak of names without the prefix. */
-static bool dropped(const binder *b, const char *name)
+/* Whether t is the embedding's tensor of the same part, byte for byte. */
+static bool copies_embedding(const binder *b, const st_tensor *t)
+{
+  const st_tensor *e = look(b, b->config->arch->names->embed, (weight_place){0}, strrchr(t->name, '.')).tensor;
+  if (!e || e->dtype != t->dtype || e->rank != t->rank || e->bytes != t->bytes)
+    return false;
+  for (int i = 0; i < e->rank; i++)
+    if (e->shape[i] != t->shape[i])
+      return false;
+  return memcmp(e->data, t->data, t->bytes) == 0;
+}
+
+static bool applies(const binder *b, const arch_drop *d, const st_tensor *t)
+{
+  if (d->when == DROP_ALWAYS)
+    return true;
+  bool copy = d->when == DROP_IF_COPY || (b->config->wrapper && b->config->wrapper->copied_head);
+  return b->out->tied && (!copy || copies_embedding(b, t));
+}
+
+/* A name as rules of a wrapped text model speak of it: without the prefix. */
+static const char *bare_name(const binder *b, const char *name)
 {
   const arch *wrapper = b->config->wrapper;
   size_t n = wrapper ? strlen(wrapper->prefix) : 0;
-  const char *bare = wrapper && strncmp(name, wrapper->prefix, n) == 0 ? name + n : name;
+  return wrapper && strncmp(name, wrapper->prefix, n) == 0 ? name + n : name;
+}
+
+static bool dropped(const binder *b, const st_tensor *t)
+{
+  const char *name = t->name, *bare = bare_name(b, name);
   for (size_t i = 0; i < b->out->n_drops; i++) {
     weight_drop *d = &b->out->drops[i];
-    if (d->rule->when == DROP_IF_TIED && !b->out->tied)
-      continue;
-    if (!matches(d->rule, name) && !matches(d->rule, bare))
+    if ((!matches(d->rule, name) && !matches(d->rule, bare)) || !applies(b, d->rule, t))
       continue;
     d->matched++;
     return true;
@@ -166,7 +203,7 @@ void weights_list_left(binder *b)
   list_drops(b->config->arch, b->out);
   for (size_t i = 0; i < ckpt_count(b->c); i++) {
     const st_tensor *t = ckpt_at(b->c, i);
-    if (!ckpt_marked(b->c, t) && !dropped(b, t->name))
+    if (!ckpt_marked(b->c, t) && !dropped(b, t))
       note(&b->left, t->name);
   }
 }
@@ -184,12 +221,25 @@ static tern_status audit_left(binder *b)
   return status;
 }
 
+/* Whether an entry of the quantisation config speaks of a module whose tensors are always dropped: a tower's. */
+static bool of_dropped_module(const binder *b, const char *path)
+{
+  for (size_t i = 0; i < b->out->n_drops; i++) {
+    const arch_drop *d = b->out->drops[i].rule;
+    if (d->when == DROP_ALWAYS && d->match == MATCH_PREFIX && matches(d, path))
+      return true;
+  }
+  return false;
+}
+
 tern_status weights_audit(binder *b)
 {
   TRY(audit_missing(b));
   TRY(audit_left(b));
   size_t cursor = 0;
-  const char *unused = quant_unused(b->quant, &cursor);
+  const char *unused;
+  while ((unused = quant_unused(b->quant, &cursor)) && of_dropped_module(b, unused))
+    ;
   if (unused)
     return err_set(b->err, TERN_E_FORMAT, "config.json: quantization: %s: no such module in %s", unused, title(b));
   return TERN_OK;

@@ -230,8 +230,9 @@ struct op_attention { /* q [T, H, key_dim], out [T, H, value_dim] */
   /* Per-head block-sparse, 0: dense. Head h sees key block j from query block i where i - j < sparse_local or
    * (j + h + 1) % sparse_stride == 0. */
   int sparse_block, sparse_local, sparse_stride;
-  ops_dtype type;     /* of the arithmetic */
-  ops_dtype out_type; /* what the result is rounded to */
+  ops_dtype type;       /* of queries, scores and weights */
+  ops_dtype value_type; /* of the sums over values */
+  ops_dtype out_type;   /* what the result is rounded to */
   ops_kv_quant quant;
   ops_dtype
       score_type; /* of queries and scores where keys are quantised; values then go by its promotion with theirs */
@@ -252,7 +253,8 @@ struct op_act { /* x, y [T, F]; y may be x */
   float *y;
   int width;
   ops_act act;
-  float params[4]; /* ACT_XIELU: softplus(alpha_p), beta + softplus(alpha_n), beta, eps */
+  float params[4];  /* ACT_XIELU: softplus(alpha_p), beta + softplus(alpha_n), beta, eps */
+  ops_dtype x_type; /* of x; differs from `type` where ACT_XIELU's parameters are wider */
   ops_dtype type;
 };
 
@@ -261,7 +263,8 @@ struct op_glu { /* gate, up, y [T, F]; y may be either */
   float *y;
   int width;
   ops_act act;
-  float limit; /* ACT_GEGELU */
+  float limit;         /* ACT_GEGELU */
+  ops_dtype gate_type; /* of the activation; up may be wider */
   ops_dtype type;
 };
 

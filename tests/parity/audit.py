@@ -46,9 +46,13 @@ def refused(tally, folder, change, named):
 def named_by(rule):
     """A tensor's name that the rule matches."""
     pattern = rule["pattern"]
-    return {"contains": f"model.layers.0.{pattern}", "exact": pattern, "prefix": f"{pattern}weight", "suffix": f"model.layers.0{pattern}"}[
+    return {"module": f"{pattern}.weight", "contains": f"model.layers.0.{pattern}", "exact": pattern, "prefix": f"{pattern}weight", "suffix": f"model.layers.0{pattern}"}[
         rule["match"]
     ]
+
+
+PARTS = (".weight", ".scales", ".biases")
+EMBEDDINGS = ("embed_tokens", "wte", "tok_embeddings", "token_embeddings", "embed_in")
 
 
 def tie(config):
@@ -56,32 +60,63 @@ def tie(config):
         part["tie_word_embeddings"] = True
 
 
+class Variation:
+    """A copy of a checkpoint whose tensors and config may be changed, and what tern says of it."""
+
+    def __init__(self, folder, scratch):
+        import mlx.core as mx
+
+        self.folder, self.scratch = Path(scratch) / "model", Path(scratch)
+        shutil.copytree(folder, self.folder)
+        self.weights = dict(mx.load(str(folder / "model.safetensors")))
+        self.config = json.loads((folder / "config.json").read_text())
+
+    def save(self):
+        import mlx.core as mx
+
+        mx.save_safetensors(str(self.folder / "model.safetensors"), self.weights, metadata={"format": "mlx"})
+        (self.folder / "config.json").write_text(json.dumps(self.config))
+
+    def inspect(self):
+        self.save()
+        return terncli.tern("inspect", self.folder, "--json")
+
+    def logits(self):
+        out = self.scratch / "logits"
+        done = terncli.tern("logits", self.folder, "--ids", "1,2,3", "--out", out)
+        return out.read_bytes() if done.status == 0 else done.error_line
+
+
 def meet(tally, arch, folder, rule):
-    """A checkpoint that has what the rule drops."""
+    """A checkpoint that has what the rule drops: it is met, and changes no logits."""
     import mlx.core as mx
 
+    label = f"{arch}: drop rule {rule['pattern']}"
     with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / "model"
-        shutil.copytree(folder, copy)
-        weights = dict(mx.load(str(folder / "model.safetensors")))
-        config = json.loads((folder / "config.json").read_text())
+        v = Variation(folder, scratch)
+        more = {named_by(rule): mx.ones((4, 4))}
         if rule["if_tied"]:
-            tie(config)
-            (copy / "config.json").write_text(json.dumps(config))
-        plain = terncli.tern("logits", copy, "--ids", "1,2,3", "--out", Path(scratch) / "plain")
-        if rule["if_tied"]:
-            done = terncli.tern("inspect", copy, "--json")
-            if done.status == 0 and not json.loads(done.out)["config"]["tied"]:
-                return tally.check(f"{arch}: drop rule {rule['pattern']} has no part: it is never tied", True)
-        weights[named_by(rule)] = mx.ones((4, 4))
-        mx.save_safetensors(str(copy / "model.safetensors"), weights, metadata={"format": "mlx"})
-        done = terncli.tern("inspect", copy, "--json")
+            tie(v.config)
+            head = rule["pattern"]
+            v.weights = {k: w for k, w in v.weights.items() if not k.removeprefix("language_model.").startswith(head + ".")}
+            table = next(k for k in v.weights if k.endswith(".weight") and k.split(".")[-2] in EMBEDDINGS).removesuffix(".weight")
+            more = {head + part: v.weights[table + part] for part in PARTS if table + part in v.weights}
+        done = v.inspect()
+        if rule["if_tied"] and done.status != 0:
+            return tally.check(f"{label} has no part: it is never tied", "not in the checkpoint" in done.error_line, done.error_line)
+        if not tally.check(f"{label}: the checkpoint without it", done.status == 0, done.error_line):
+            return
+        plain = v.logits()
+        v.weights.update(more)
+        done = v.inspect()
         met = done.status == 0 and any(r["pattern"] == rule["pattern"] and r["matched"] for r in json.loads(done.out)["drop_rules"])
-        tally.check(f"{arch}: drop rule {rule['pattern']}", met, done.error_line or "it did not match")
-        if plain.status == 0:  # a head that tying makes idle is one tensor too many for the copy without the rule's own
-            done = terncli.tern("logits", copy, "--ids", "1,2,3", "--out", Path(scratch) / "more")
-            same = done.status == 0 and (Path(scratch) / "plain").read_bytes() == (Path(scratch) / "more").read_bytes()
-            tally.check(f"{arch}: logits are the same without {named_by(rule)}", same, done.error_line or "they differ")
+        tally.check(label, met, done.error_line or "it did not match")
+        tally.check(f"{label}: the same logits", v.logits() == plain, "other logits")
+        if rule["copy"]:
+            v.weights[rule["pattern"] + ".weight"] = v.weights[rule["pattern"] + ".weight"][::-1]
+            done = v.inspect()
+            named = done.status == 1 and rule["pattern"] + ".weight" in done.error_line
+            tally.check(f"{label}: a head of its own is refused", named, f"exit {done.status}: {done.error_line}")
 
 
 def main():

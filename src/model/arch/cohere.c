@@ -38,7 +38,7 @@ const arch arch_cohere = {
     .qk_norm = QK_HEAD_LAYER,
     .rope = ROPE_PLAIN,
     .names = &cohere_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 static const cfg_field cohere2_fields[] = {
@@ -73,5 +73,5 @@ const arch arch_cohere2 = {
     .rope_on = ROPE_SLIDING,
     .own_caches = true,
     .names = &cohere_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };

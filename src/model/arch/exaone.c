@@ -39,7 +39,7 @@ const arch arch_exaone = {
     .name = "exaone",
     FIELDS(exaone_fields),
     .names = &exaone_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 static const arch_names exaone4_names = {
@@ -62,5 +62,5 @@ const arch arch_exaone4 = {
     .rope_on = ROPE_SLIDING_OR_ALL,
     .own_caches = true,
     .names = &exaone4_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };

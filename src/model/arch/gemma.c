@@ -23,7 +23,7 @@ const arch arch_gemma = {
     .rope = ROPE_PLAIN,
     .embed_root = true,
     .names = &arch_llama_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 static const arch_names gemma2_names = {
@@ -56,11 +56,12 @@ const arch arch_gemma2 = {
     .norm = NORM_RMS_PLUS_ONE,
     .act = ACT_GELU_TANH,
     .scale = SCALE_ROOT,
+    .precision = PRECISION_MANUAL,
     .rope = ROPE_PLAIN,
     .embed_root = true,
     .plain_keys = true,
     .names = &gemma2_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 static const cfg_field gemma3_fields[] = {

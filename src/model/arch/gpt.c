@@ -32,7 +32,7 @@ const arch arch_starcoder2 = {
     .act = ACT_GELU,
     .rope = ROPE_PLAIN,
     .names = &starcoder2_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 /* ---- stablelm: halves one after the other or beside each other ---- */
@@ -105,7 +105,7 @@ const arch arch_nemotron = {
     .act = ACT_RELU2,
     .rope = ROPE_LINEAR,
     .names = &nemotron_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 /* ---- gpt_neox ---- */
@@ -244,5 +244,5 @@ const arch arch_gpt_bigcode = {
     .act = ACT_GELU,
     .rope_on = ROPE_NOWHERE,
     .names = &gpt_bigcode_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };

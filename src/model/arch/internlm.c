@@ -32,7 +32,7 @@ const arch arch_internlm2 = {
     .pack = PACK_GROUPED,
     .rope = ROPE_NTK,
     .names = &internlm2_names,
-    .drops = {{.pattern = "attention.rope.inv_freq"}, DROP_TIED("output")},
+    .drops = {{.pattern = "attention.rope.inv_freq"}, DROP_COPY("output")},
 };
 
 static const cfg_field internlm3_fields[] = {
@@ -53,5 +53,5 @@ const arch arch_internlm3 = {
     FIELDS(internlm3_fields),
     .rope = ROPE_NTK,
     .names = &arch_llama_names,
-    .drops = {{.pattern = "attention.rope.inv_freq"}, DROP_TIED_HEAD},
+    .drops = {{.pattern = "attention.rope.inv_freq"}, DROP_COPIED_HEAD},
 };

@@ -233,7 +233,7 @@ const arch arch_llama4_text = {
     .rope = ROPE_PLAIN,
     .rope_on = ROPE_BY_LIST,
     .names = &llama4_names,
-    .drops = {DROP_TIED("output")},
+    .drops = {DROP_COPY("output")},
 };
 
 /* ---- plamo: one norm for both halves, kv heads dealt out in turn ---- */

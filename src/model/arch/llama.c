@@ -139,7 +139,7 @@ const arch arch_telechat3 = {
     .name = "telechat3",
     FIELDS(telechat3_fields),
     .names = &arch_llama_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 /* ---- ministral3: rope settings in one object, and queries that grow with the position ---- */
@@ -216,7 +216,7 @@ const arch arch_ernie4_5 = {
     FIELDS(ernie4_5_fields),
     .rope = ROPE_PLAIN,
     .names = &arch_llama_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 /* ---- multipliers ---- */
@@ -242,7 +242,7 @@ const arch arch_granite = {
     FIELDS(granite_fields),
     .scale = SCALE_KEY,
     .names = &arch_llama_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 /* residual_scale is read as scale_depth, head_divisor as dim_model_base. */
@@ -273,5 +273,5 @@ const arch arch_minicpm = {
     .finish = minicpm_finish,
     .head = HEAD_OR_EMBED,
     .names = &arch_llama_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };

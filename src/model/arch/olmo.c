@@ -39,6 +39,7 @@ const arch arch_olmo = {
     .norm = NORM_LAYER_BARE,
     .pack = PACK_QKV,
     .mlp = MLP_FUSED_UP,
+    .precision = PRECISION_MANUAL,
     .rope = ROPE_PLAIN,
     .plain_keys = true,
     .names = &olmo_names,
@@ -73,7 +74,7 @@ const arch arch_olmo2 = {
     .block = BLOCK_POST,
     .qk_norm = QK_WIDE,
     .names = &olmo2_names,
-    .drops = {DROP_INV_FREQ, DROP_TIED_HEAD},
+    .drops = {DROP_INV_FREQ, DROP_COPIED_HEAD},
 };
 
 static const cfg_field olmo3_fields[] = {
@@ -98,5 +99,5 @@ const arch arch_olmo3 = {
     .rope_local = ROPE_PLAIN,
     .own_caches = true,
     .names = &olmo2_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };

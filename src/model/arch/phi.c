@@ -74,7 +74,7 @@ const arch arch_phi3 = {
     .mlp = MLP_FUSED,
     .rope = ROPE_SU,
     .names = &phi3_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {DROP_COPIED_HEAD},
 };
 
 static const arch_names phi3small_names = {

@@ -61,16 +61,21 @@ enum {
 
 #define FIELDS(table) .fields = (table), .n_fields = sizeof(table) / sizeof *(table)
 
-/* Old checkpoints carry the rope's frequencies as a tensor; heads of tied models are copies of the embedding. */
+/* Old checkpoints carry the rope's frequencies as a tensor; tied models may carry their head. */
 #define DROP_INV_FREQ                                                                                                  \
   {                                                                                                                    \
     .pattern = "self_attn.rotary_emb.inv_freq"                                                                         \
   }
-#define DROP_TIED(name)                                                                                                \
+#define DROP_TIED_HEAD                                                                                                 \
   {                                                                                                                    \
-    .pattern = name ".", .match = MATCH_PREFIX, .when = DROP_IF_TIED                                                   \
+    .pattern = "lm_head", .match = MATCH_MODULE, .when = DROP_IF_TIED                                                  \
   }
-#define DROP_TIED_HEAD DROP_TIED("lm_head")
+/* Where the reference has no such rule and refuses the file, the head has to be the copy that it is taken for. */
+#define DROP_COPY(name)                                                                                                \
+  {                                                                                                                    \
+    .pattern = (name), .match = MATCH_MODULE, .when = DROP_IF_COPY                                                     \
+  }
+#define DROP_COPIED_HEAD DROP_COPY("lm_head")
 
 /* Names that most decoders share: all of llama's, or its attention alone, or its gated unit alone. */
 #define LLAMA_ATTENTION                                                                                                \

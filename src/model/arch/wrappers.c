@@ -9,6 +9,9 @@
   {                                                                                                                    \
     .pattern = name ".", .match = MATCH_PREFIX                                                                         \
   }
+#define DROP_TOWERS                                                                                                    \
+  DROP_TOWER("vision_tower"), DROP_TOWER("multi_modal_projector"), DROP_TOWER("model.vision_tower"),                   \
+      DROP_TOWER("model.multi_modal_projector")
 #define NEWER_NAMES                                                                                                    \
   {"language_model.model.", "model.language_model.", false},                                                           \
   {                                                                                                                    \
@@ -30,8 +33,7 @@ const arch arch_gemma3 = {
     .wraps = {{NULL, &arch_gemma3_text}},
     .prefix = "language_model.",
     .renames = {NEWER_NAMES},
-    .drops = {DROP_TOWER("vision_tower"), DROP_TOWER("multi_modal_projector"), DROP_TOWER("model.vision_tower"),
-              DROP_TOWER("model.multi_modal_projector")},
+    .drops = {DROP_TOWERS},
 };
 
 static const cfg_field mistral3_fields[] = {TIED_OR(false)};
@@ -45,27 +47,27 @@ const arch arch_mistral3 = {
     .wraps = {{"ministral3", &arch_ministral3}, {NULL, &arch_llama}},
     .prefix = "language_model.",
     .renames = {NEWER_NAMES},
-    .drops = {DROP_TOWER("vision_tower"), DROP_TOWER("multi_modal_projector"), DROP_TOWER("model.vision_tower"),
-              DROP_TOWER("model.multi_modal_projector")},
+    .drops = {DROP_TOWERS},
 };
 
 static const cfg_field pixtral_fields[] = {NEVER(tied), HEADS_OR("num_attention_heads", 32)};
 
 const arch arch_pixtral = {
     .name = "pixtral",
+    .copied_head = true,
     FIELDS(pixtral_fields),
     .windows_by_time = true,
     .wraps = {{NULL, &arch_llama}},
     .prefix = "language_model.",
     .renames = {NEWER_NAMES},
-    .drops = {DROP_TOWER("vision_tower"), DROP_TOWER("multi_modal_projector"), DROP_TOWER("model.vision_tower"),
-              DROP_TOWER("model.multi_modal_projector")},
+    .drops = {DROP_TOWERS},
 };
 
 const arch arch_qwen2_vl = {
     .name = "qwen2_vl",
     .aliases = {"qwen2_5_vl"},
     .flat_config = true,
+    .copied_head = true,
     .wraps = {{NULL, &arch_qwen2}},
     .prefix = "language_model.",
     .renames = {{"language_model.model.", "model.language_model.", false}, {"language_model.", "", false}},
@@ -75,6 +77,7 @@ const arch arch_qwen2_vl = {
 const arch arch_qwen3_vl = {
     .name = "qwen3_vl",
     .flat_config = true,
+    .copied_head = true,
     .wraps = {{NULL, &arch_qwen3}},
     .prefix = "language_model.",
     .renames = {{"language_model.model.", "model.language_model.", false}, {"language_model.", "", false}},

@@ -449,7 +449,7 @@ static bool has_kernel(const struct op_attention *a)
 {
   if (a->quant.bits && (a->score_type != DT_F32 || a->key_dim > MOST_UNPACKED || a->value_dim > MOST_UNPACKED))
     return false;
-  return a->type == DT_F32 && a->out_type == DT_F32 && a->key_dim <= MOST_DIM &&
+  return a->type == DT_F32 && a->value_type == DT_F32 && a->out_type == DT_F32 && a->key_dim <= MOST_DIM &&
          (!a->sparse_block || (!a->window && a->sparse_local > 0));
 }
 

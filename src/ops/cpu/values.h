@@ -194,7 +194,7 @@ static void run_values(ops_context *cx, const op_record *record, const ops_step 
 void CPU_NAME(cpu_act)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_act *a = &record->act;
-  if (a->type != DT_F32 || !maps[a->act].alone)
+  if (a->type != DT_F32 || a->x_type != DT_F32 || !maps[a->act].alone)
     ref_act(cx, record, step);
   else
     run_values(cx, record, step, a->width, (int)a->act, false, (values){a->x, NULL, a->y, a->params});
@@ -203,7 +203,7 @@ void CPU_NAME(cpu_act)(ops_context *cx, const op_record *record, const ops_step 
 void CPU_NAME(cpu_glu)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_glu *a = &record->glu;
-  if (a->type != DT_F32 || !maps[a->act].gated)
+  if (a->type != DT_F32 || a->gate_type != DT_F32 || !maps[a->act].gated)
     ref_glu(cx, record, step);
   else
     run_values(cx, record, step, a->width, (int)a->act, true, (values){a->gate, a->up, a->y, &a->limit});

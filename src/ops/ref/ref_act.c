@@ -33,16 +33,16 @@ static float gelu(ops_dtype type, float x)
 }
 
 /* Positive side ap x^2 + beta x; negative side (expm1(min(x, eps)) - x) an + beta x. */
-static float xielu(ops_dtype type, const float p[4], float x)
+static float xielu(ops_dtype type, ops_dtype x_type, const float p[4], float x)
 {
   float linear = ops_round(type, p[2] * x);
-  if (x > 0)
-    return ops_round(type, ops_round(type, p[0] * ops_round(type, x * x)) + linear);
+  if (x > 0) /* the square knows x's type alone */
+    return ops_round(type, ops_round(type, p[0] * ops_round(x_type, x * x)) + linear);
   float e = ops_round(type, math_expm1(x < p[3] ? x : p[3]));
   return ops_round(type, ops_round(type, ops_round(type, e - x) * p[1]) + linear);
 }
 
-static float activate(ops_act act, ops_dtype type, const float params[4], float x)
+static float activate(ops_act act, ops_dtype type, float x)
 {
   switch (act) {
   case ACT_GELU_TANH:
@@ -53,8 +53,6 @@ static float activate(ops_act act, ops_dtype type, const float params[4], float 
     return x > 0 ? x : 0;
   case ACT_RELU2:
     return x > 0 ? ops_round(type, x * x) : 0;
-  case ACT_XIELU:
-    return xielu(type, params, x);
   default:
     return silu(type, x);
   }
@@ -66,7 +64,7 @@ void ref_act(ops_context *cx, const op_record *record, const ops_step *step)
   const struct op_act *a = &record->act;
   int64_t n = (int64_t)ops_extent(record, step) * a->width;
   for (int64_t i = 0; i < n; i++)
-    a->y[i] = activate(a->act, a->type, a->params, a->x[i]);
+    a->y[i] = a->act == ACT_XIELU ? xielu(a->type, a->x_type, a->params, a->x[i]) : activate(a->act, a->type, a->x[i]);
 }
 
 /* phi3small's gate: gate sigmoid(1.702 gate) (up + 1), gate clipped above and up on both sides; infinities pass. */
@@ -87,5 +85,5 @@ void ref_glu(ops_context *cx, const op_record *record, const ops_step *step)
   int64_t n = (int64_t)ops_extent(record, step) * a->width;
   for (int64_t i = 0; i < n; i++)
     a->y[i] = a->act == ACT_GEGELU ? gegelu(a->type, a->limit, a->gate[i], a->up[i])
-                                   : ops_round(a->type, activate(a->act, a->type, NULL, a->gate[i]) * a->up[i]);
+                                   : ops_round(a->type, activate(a->act, a->gate_type, a->gate[i]) * a->up[i]);
 }

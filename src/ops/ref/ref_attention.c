@@ -143,7 +143,7 @@ static void gather(const query *at, const float *scores, float reciprocal, float
     }
   }
   for (int e = 0; e < a->value_dim; e++)
-    out[e] = ops_round(a->out_type, at->quantised ? out[e] : ops_round(a->type, out[e]));
+    out[e] = ops_round(a->out_type, at->quantised ? out[e] : ops_round(a->value_type, out[e]));
 }
 
 /* scores [S], out [E]. */
