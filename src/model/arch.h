@@ -7,7 +7,7 @@
  * on its name elsewhere. docs/descriptor.md lists every axis with its users.
  *
  * Numbers and flags are not here but in struct model_config, even those that the reference fixes for a type: a row's
- * field table sets them with CFG_FIXED. Zero is the value of llama for every axis.
+ * field table sets them with CFG_FIXED. Zero is the commonest value of every axis.
  */
 #ifndef TERN_MODEL_ARCH_H
 #define TERN_MODEL_ARCH_H

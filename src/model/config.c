@@ -97,6 +97,8 @@ static tern_status read_layers(const cfg *c, cfg_scope scope, model_config *m, t
 static tern_status read_rope_list(const cfg *c, cfg_scope scope, model_config *m, tern_error *err)
 {
   const char *where = cfg_where(scope);
+  char list_where[80];
+  snprintf(list_where, sizeof list_where, "%s: no_rope_layers", where);
   const json_t *list = cfg_get(c, scope, "no_rope_layers");
   if (list && (!json_is_array(list) || json_array_size(list) != (size_t)m->layers))
     return err_set(err, TERN_E_FORMAT, "%s: no_rope_layers: must list %d layers", where, m->layers);
@@ -105,7 +107,7 @@ static tern_status read_rope_list(const cfg *c, cfg_scope scope, model_config *m
   for (int i = 0; i < m->layers; i++) {
     bool on = list ? false : (i + 1) % m->no_rope_interval != 0;
     if (list)
-      TRY(cfg_value_bool(json_array_get(list, (size_t)i), "config.json: no_rope_layers", &on, err));
+      TRY(cfg_value_bool(json_array_get(list, (size_t)i), list_where, &on, err));
     m->layer[i].rope = on ? 0 : -1;
   }
   return TERN_OK;
@@ -169,6 +171,22 @@ static tern_status read_scaling(const cfg *c, cfg_scope scope, model_config *m, 
 
 /* ---- checks ---- */
 
+/* Axes that a block has no place for: a row that combines them would compile to wrong numbers. */
+static tern_status check_axes(const model_config *m, tern_error *err)
+{
+  arch_block block = model_config_block(m);
+  bool parts = true, normed = block == BLOCK_POST || block == BLOCK_SANDWICH;
+  for (int i = 0; i < m->layers; i++)
+    parts &= m->layer[i].attention != PART_NONE && m->layer[i].mlp != PART_NONE;
+  const char *fault = m->residual_scale != 1 && block != BLOCK_PRE ? "a residual scale"
+                      : !parts && block != BLOCK_PRE               ? "halves that are not there"
+                      : m->arch->clip_f16 && !normed               ? "clipped sums"
+                                                                   : NULL;
+  if (fault)
+    return err_set(err, TERN_E_INTERNAL, "%s: its block has no place for %s", m->arch->name, fault);
+  return TERN_OK;
+}
+
 static tern_status check_heads(const model_config *m, const char *where, tern_error *err)
 {
   for (int i = 0; i < m->layers; i++) {
@@ -220,17 +238,24 @@ static tern_status choose_text(const cfg *c, const arch *w, cfg_scope scope, con
                  type ? type : "(absent)", w->name);
 }
 
-/* The text model's table with the wrapper's rows in place of those that fill the same member. */
-static size_t merge_fields(const arch *text, const arch *wrapper, cfg_field out[MOST_FIELDS])
+/* The text model's table with the wrapper's rows in place of those that fill the same member, or behind them. */
+static tern_status merge_fields(const arch *text, const arch *wrapper, cfg_field out[MOST_FIELDS], size_t *count,
+                                tern_error *err)
 {
-  size_t n = 0;
-  for (size_t i = 0; i < text->n_fields && n < MOST_FIELDS; i++)
+  size_t n = 0, more = wrapper ? wrapper->n_fields : 0;
+  if (text->n_fields + more > MOST_FIELDS)
+    return err_set(err, TERN_E_INTERNAL, "%s: more than %d keys", text->name, MOST_FIELDS);
+  for (size_t i = 0; i < text->n_fields; i++)
     out[n++] = text->fields[i];
-  for (size_t i = 0; wrapper && i < wrapper->n_fields; i++)
-    for (size_t k = 0; k < n; k++)
-      if (out[k].offset == wrapper->fields[i].offset)
-        out[k] = wrapper->fields[i];
-  return n;
+  for (size_t i = 0; i < more; i++) {
+    size_t k = 0;
+    while (k < n && out[k].offset != wrapper->fields[i].offset)
+      k++;
+    out[k] = wrapper->fields[i];
+    n += k == n;
+  }
+  *count = n;
+  return TERN_OK;
 }
 
 /* ---- read ---- */
@@ -261,8 +286,9 @@ static tern_status read_text(const cfg *c, cfg_scope scope, model_config *m, ter
 {
   const arch *a = m->arch, *w = m->wrapper;
   cfg_field fields[MOST_FIELDS];
-  size_t n = merge_fields(a, w, fields);
+  size_t n;
   ops_act act;
+  TRY(merge_fields(a, w, fields, &n, err));
   TRY(cfg_read(c, scope, fields, n, m, err));
   if (w && w->n_root_fields)
     TRY(cfg_read(c, CFG_ROOT, w->root_fields, w->n_root_fields, m, err));
@@ -274,6 +300,7 @@ static tern_status read_text(const cfg *c, cfg_scope scope, model_config *m, ter
   TRY(read_layers(c, scope, m, err));
   TRY(read_ropes(c, scope, m, err));
   TRY(model_config_act(m, &act, err));
+  TRY(check_axes(m, err));
   return check_heads(m, cfg_where(scope), err);
 }
 

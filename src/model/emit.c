@@ -2,6 +2,8 @@
 #include "model/emit.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -132,9 +134,9 @@ static int emit_layer_norm(compiler *c, int x, struct op_layer_norm a)
 int emit_norm(compiler *c, int x, arch_norm kind, const weight_vector *w, const weight_vector *bias, int count,
               int width)
 {
-  if (kind < NORM_LAYER)
+  if (kind < NORM_LAYER) /* ORDER arch_norm: the RMS kinds come first */
     return emit_rms_norm(c, x, w, count, width);
-  /* The fused norm looks at the bias's type only where there is a weight; both are there or neither is. */
+  /* The fused norm looks at the bias's type only where there is a weight. */
   ops_dtype type = emit_dtype(c, x);
   if (w->values)
     type = ops_promote(type, w->dtype);
@@ -174,6 +176,22 @@ static void emit_sum(compiler *c, int x, int y, float clip)
   set_dtype(c, x, type);
 }
 
+static const char *type_name(ops_dtype type)
+{
+  static const char *const names[] = {[DT_F32] = "F32", [DT_BF16] = "BF16", [DT_F16] = "F16"};
+  return names[type];
+}
+
+__attribute__((format(printf, 2, 3))) static void note_fault(compiler *c, const char *format, ...)
+{
+  va_list args;
+  if (c->fault[0])
+    return;
+  va_start(args, format);
+  vsnprintf(c->fault, sizeof c->fault, format, args);
+  va_end(args);
+}
+
 /* The type of x W^T: promoted with a dense or affine weight; the fp modes keep the type of x. */
 static ops_dtype product_type(const ops_weight *w, ops_dtype x)
 {
@@ -187,6 +205,9 @@ static void emit_products(compiler *c, int x, projection *to, int n, int residua
     a.w[i] = to[i].w;
     a.bias[i] = to[i].bias ? to[i].bias->values : NULL;
     a.product[i] = a.type[i] = product_type(to[i].w, emit_dtype(c, x));
+    if (to[i].w->quant == Q_TERNARY && to[i].w->dtype != emit_dtype(c, x))
+      note_fault(c, "%s: its weight_scale is %s, what it multiplies %s; the reference wants one type", to[i].w->name,
+                 type_name(to[i].w->dtype), type_name(emit_dtype(c, x)));
     if (a.bias[i]) /* a dense product takes its bias in (addmm), a quantised one is rounded before */
       a.type[i] = ops_promote(a.type[i], to[i].bias->dtype);
     if (to[i].w->quant == Q_NONE)
@@ -247,7 +268,10 @@ int emit_regroup(compiler *c, int x, const int32_t *from, int n, int width)
 void emit_rope(compiler *c, int q, int k, int rope, const layer_config *l)
 {
   const rope_table *t = &c->plan->ropes[rope];
-  c->mixed |= emit_dtype(c, q) != emit_dtype(c, k);
+  if (emit_dtype(c, q) != emit_dtype(c, k)) /* the rotation would have to round each to its own */
+    note_fault(c,
+               "layer %d: queries and keys differ in type (%s and %s): their projections' or their norms' weights do",
+               c->layer, type_name(emit_dtype(c, q)), type_name(emit_dtype(c, k)));
   op_record *r = emit(c, OP_rope);
   r->rope = (struct op_rope){.q_heads = l->heads,
                              .k_heads = l->kv_heads,
@@ -409,7 +433,7 @@ static bool lives_meet(const buffer *a, const buffer *b)
   return a->first <= b->last && b->first <= a->last;
 }
 
-/* First fit in order of first use: each buffer takes the lowest place that no buffer alive with it holds. */
+/* First fit in order of creation: each buffer takes the lowest place that no buffer alive with it holds. */
 static size_t place_buffers(compiler *c)
 {
   size_t total = 0;
@@ -445,9 +469,8 @@ tern_status emit_close(compiler *c, tern_error *err)
   plan *p = c->plan;
   if (c->failed)
     return err_nomem(err, "plan");
-  if (c->mixed)
-    return err_set(err, TERN_E_UNSUPPORTED,
-                   "weights: the types of q_proj and k_proj differ; native numerics needs one");
+  if (c->fault[0])
+    return err_set(err, TERN_E_UNSUPPORTED, "weights: %s", c->fault);
   p->memory_bytes = place_buffers(c) * sizeof(float);
   p->memory = c->cx->backend->alloc(c->cx, p->memory_bytes);
   if (!p->memory)

@@ -38,7 +38,7 @@ typedef struct compiler {
   size_t n_patches, patch_capacity;
   bool failed;       /* no memory */
   bool plain;        /* plan_options.plain */
-  bool mixed;        /* q and k of a layer differ in type: a rotation would have to round each to its own */
+  char fault[256];   /* types that do not go together, and where: the first found; "" */
   op_record nowhere; /* takes writes after a failure; never read */
   int layer;
 } compiler;

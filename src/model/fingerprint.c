@@ -11,6 +11,7 @@
 #include "format/json_out.h"
 #include "format/json_util.h"
 #include "model/arch.h"
+#include "model/rope.h"
 
 typedef enum line_kind { LINE_INT, LINE_FLOAT, LINE_BOOL, LINE_TEXT } line_kind;
 
@@ -127,31 +128,40 @@ static int by_text(const void *a, const void *b)
 
 static void add_value(buf *b, const json_t *value);
 
-/* Members in order of their names, without those that are null; "type", the older spelling, as "rope_type". */
-static void add_object(buf *b, const json_t *object)
+static bool is_type(const char *key)
+{
+  return strcmp(key, "type") == 0 || strcmp(key, "rope_type") == 0;
+}
+
+/* Members in order of their names, without those that are null. `type`: what stands for "type" and "rope_type", whose
+ * meaning hangs on both; NULL: they are members like others. */
+static void add_object(buf *b, const json_t *object, const char *type)
 {
   size_t n = 0, count = json_object_size(object);
-  const char **keys = mem_array(count + 1, sizeof *keys), *key;
+  const char **keys = mem_array(count + 2, sizeof *keys), *key;
   json_t *value;
   if (!keys) {
     b->failed = true;
     return;
   }
-  bool newer = cfg_obj_get(object, "rope_type") != NULL;
+  if (type)
+    keys[n++] = "rope_type";
   json_object_foreach((json_t *)(uintptr_t)object, key, value)
   {
-    if (!json_is_null(value) && !(newer && strcmp(key, "type") == 0))
-      keys[n++] = strcmp(key, "type") == 0 ? "rope_type" : key;
+    if (!json_is_null(value) && !(type && is_type(key)))
+      keys[n++] = key;
   }
   qsort(keys, n, sizeof *keys, by_text);
   buf_addc(b, '{');
   for (size_t i = 0; i < n; i++) {
-    const json_t *member = cfg_obj_get(object, keys[i]);
     if (i)
       buf_addc(b, ',');
     jout_str(b, keys[i], strlen(keys[i]));
     buf_addc(b, ':');
-    add_value(b, member ? member : cfg_obj_get(object, "type"));
+    if (type && is_type(keys[i]))
+      jout_str(b, type, strlen(type));
+    else
+      add_value(b, cfg_obj_get(object, keys[i]));
   }
   buf_addc(b, '}');
   mem_free(keys);
@@ -172,7 +182,7 @@ static void add_list(buf *b, const json_t *list)
 static void add_value(buf *b, const json_t *value)
 {
   if (json_is_object(value))
-    add_object(b, value);
+    add_object(b, value, NULL);
   else if (json_is_array(value))
     add_list(b, value);
   else if (json_is_string(value))
@@ -194,7 +204,7 @@ static void add_ropes(buf *b, const model_config *c)
   }
   buf_adds(b, "rope_scaling=");
   if (c->rope_scaling)
-    add_value(b, c->rope_scaling);
+    add_object(b, c->rope_scaling, rope_type_name(c->rope_scaling));
   buf_addc(b, '\n');
 }
 

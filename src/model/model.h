@@ -42,7 +42,7 @@ enum { MODEL_MAX_ROWS = 64 };
 /* Tokens that one forward takes: what plan.max_tokens is in a model that is open in earnest. */
 int model_max_tokens(const model_config *c);
 
-/* headers_only: everything but the backend's layouts and the plan: what `inspect` needs. */
+/* headers_only: without the pool, the backend's layouts and room for more than one token: what `inspect` needs. */
 tern_status model_open(const char *dir, const tern_model_options *options, bool headers_only, model **out,
                        tern_error *err);
 void model_close(model *m); /* NULL is fine */

@@ -47,12 +47,12 @@ typedef struct plan {
 
 /* What a model's user decides about its state. */
 typedef struct plan_options {
-  int max_kv_size; /* > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions
-                    */
-  int kv_bits;     /* > 0: keys and values are quantised (ops_kv_quant), from quantized_kv_start on */
-  int kv_group_size, quantized_kv_start;
-  bool
-      plain; /* a product a record and every sum an op of its own: slower, the same bits. The check of the other plan */
+  /* > 0: layers without a window of their own see the first 4 and the last max_kv_size - 4 positions. */
+  int max_kv_size;
+  /* > 0: keys and values are quantised (ops_kv_quant), from quantized_kv_start on. */
+  int kv_bits, kv_group_size, quantized_kv_start;
+  /* For checks: a product a record and every sum an op of its own. Slower, with the same bits. */
+  bool plain;
 } plan_options;
 
 tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,

@@ -328,17 +328,26 @@ static tern_status check_target(const profile_row *row, const model_profile *p, 
   return TERN_OK;
 }
 
+/* The name of one capability's bit. */
+static const char *name_of(unsigned cap)
+{
+  int i = 0;
+  while (cap >> i > 1)
+    i++;
+  return profile_capability_name(i);
+}
+
 static tern_status check_numerics(const profile_registry *g, const profile_subject *s, tern_error *err)
 {
-  static const int bits[] = {[TERN_EXACT] = 5, [TERN_NATIVE] = 6, [TERN_FAST] = 7}; /* ORDER profile_capability */
+  static const unsigned caps[] = {[TERN_EXACT] = CAP_EXACT, [TERN_NATIVE] = CAP_NATIVE, [TERN_FAST] = CAP_FAST};
   char others[64] = "";
-  if (g->offers >> bits[s->numerics] & 1)
+  if (g->offers & caps[s->numerics])
     return TERN_OK;
-  for (size_t i = 0, n = 0; i < sizeof bits / sizeof *bits; i++)
-    if (g->offers >> bits[i] & 1)
-      n += (size_t)snprintf(others + n, sizeof others - n, "%s%s", n ? " and " : "", profile_capability_name(bits[i]));
+  for (size_t i = 0, n = 0; i < sizeof caps / sizeof *caps; i++)
+    if (g->offers & caps[i])
+      n += (size_t)snprintf(others + n, sizeof others - n, "%s%s", n ? " and " : "", name_of(caps[i]));
   return err_set(err, TERN_E_UNSUPPORTED, "numerics: %s is not available for %s; there is %s",
-                 profile_capability_name(bits[s->numerics]), s->arch->name, others[0] ? others : "none");
+                 name_of(caps[s->numerics]), s->arch->name, others[0] ? others : "none");
 }
 
 tern_status profile_arch(const cfg *c, const char *dir, const arch **out, tern_error *err)

@@ -187,6 +187,14 @@ static tern_status unknown(const maker *m, const char *name, tern_error *err)
                  m->config->kind == ROPE_FACTORY ? "" : " to this architecture");
 }
 
+const char *rope_type_name(const json_t *scaling)
+{
+  const char *type = json_string_value(cfg_obj_get(scaling, "type"));
+  if (!type || !*type)
+    type = json_string_value(cfg_obj_get(scaling, "rope_type"));
+  return type ? type : "default";
+}
+
 typedef tern_status make_fn(const maker *m, rope_table *out, tern_error *err);
 
 static tern_status make_by_name(const maker *m, rope_table *out, tern_error *err)

@@ -23,6 +23,8 @@ typedef struct rope_table {
 
 /* `where` begins the messages ("config.json: rope_scaling"). */
 tern_status rope_make(const rope_config *config, const char *where, rope_table *out, tern_error *err);
+/* What a rope_scaling object calls itself: "type" where it is text and not empty, else "rope_type", else "default". */
+const char *rope_type_name(const json_t *scaling);
 void rope_free(rope_table *table);
 
 #endif

@@ -41,13 +41,13 @@ static tern_status wrong_dtype(binder *b, const st_tensor *t)
 
 /* ---- vectors ---- */
 
-/* Fills values[n] from tensor t of shape [n], [rows, n / rows] or, for one number, []. */
+/* Fills values[n] from tensor t of shape [n] or, for one number, []; with rows > 0, of shape [rows, n / rows]. */
 static tern_status load_vector(binder *b, const st_tensor *t, int64_t n, int64_t rows, float *values, ops_dtype *dtype)
 {
   bool flat = t->rank == 1 && t->shape[0] == n, single = t->rank == 0 && n == 1;
-  bool matrix = rows > 1 && t->rank == 2 && t->shape[0] == rows && t->shape[1] == n / rows;
-  if (!(rows > 1 ? matrix : flat || single))
-    return rows > 1 ? wrong_shape(b, t, rows, n / rows) : wrong_shape(b, t, n, 0);
+  bool matrix = rows > 0 && t->rank == 2 && t->shape[0] == rows && t->shape[1] == n / rows;
+  if (!(rows > 0 ? matrix : flat || single))
+    return rows > 0 ? wrong_shape(b, t, rows, n / rows) : wrong_shape(b, t, n, 0);
   if (!is_float(t->dtype))
     return wrong_dtype(b, t);
   ops_dtype stored = float_dtype(t->dtype);
@@ -69,7 +69,7 @@ static tern_status keep_vector(binder *b, const float *values, int64_t n, ops_dt
   return TERN_OK;
 }
 
-/* A vector of n values; `rows` above 1: stored as a matrix of so many rows. With a "{h}" in the pattern there is a
+/* A vector of n values; `rows` above 0: stored as a matrix of so many rows. With a "{h}" in the pattern there is a
  * tensor for each of `rows` heads. */
 static tern_status load_parts(binder *b, const char *pattern, weight_place at, const char *suffix, int64_t n,
                               int64_t rows, float *values, ops_dtype *dtype)
@@ -84,7 +84,7 @@ static tern_status load_parts(binder *b, const char *pattern, weight_place at, c
       weights_note_missing(b, f.path);
     if (!f.tensor || b->names_alone)
       continue;
-    TRY(load_vector(b, f.tensor, part, apart ? 1 : rows, values + i * part, &own));
+    TRY(load_vector(b, f.tensor, part, apart ? 0 : rows, values + i * part, &own));
     *dtype = i ? ops_promote(*dtype, own) : own; /* as stacking them promotes */
   }
   return TERN_OK;
@@ -112,7 +112,7 @@ static tern_status bind_rows(binder *b, const char *pattern, weight_place at, co
 static tern_status bind_vector(binder *b, const char *pattern, weight_place at, const char *suffix, int64_t n,
                                weight_vector *out)
 {
-  return bind_rows(b, pattern, at, suffix, n, 1, false, out);
+  return bind_rows(b, pattern, at, suffix, n, 0, false, out);
 }
 
 static weight_vector part_of(const weight_vector *v, int64_t first)
@@ -130,7 +130,7 @@ static tern_status bind_norm(binder *b, arch_norm kind, const char *pattern, wei
        layer = kind == NORM_LAYER || kind == NORM_LAYER_PLUS_ONE;
   if (bare || !pattern)
     return TERN_OK;
-  TRY(bind_rows(b, pattern, at, ".weight", n, 1, kind == NORM_RMS_PLUS_ONE || kind == NORM_LAYER_PLUS_ONE, w));
+  TRY(bind_rows(b, pattern, at, ".weight", n, 0, kind == NORM_RMS_PLUS_ONE || kind == NORM_LAYER_PLUS_ONE, w));
   if (layer && bias && b->config->norm_bias)
     return bind_vector(b, pattern, at, ".bias", n, bias);
   return TERN_OK;
@@ -242,7 +242,7 @@ static tern_status bind_ternary(binder *b, const st_tensor *t, weight_found scal
                    t->name, st_dtype_name(t->dtype));
   if (t->rank != 2 || t->shape[0] != (n + 3) / 4 || t->shape[1] != k)
     return wrong_shape(b, t, (n + 3) / 4, k);
-  TRY(load_vector(b, scale.tensor, 1, 1, &factor, &dtype));
+  TRY(load_vector(b, scale.tensor, 1, 0, &factor, &dtype));
   *out = (ops_weight){.name = t->name,
                       .quant = Q_TERNARY,
                       .bits = 2,
@@ -418,7 +418,7 @@ static tern_status bind_xielu(binder *b, int i, layer_weights *l)
     if (!f.tensor)
       weights_note_missing(b, f.path);
     else if (!b->names_alone)
-      TRY(load_vector(b, f.tensor, 1, 1, &p[n], &types[n]));
+      TRY(load_vector(b, f.tensor, 1, 0, &p[n], &types[n]));
     if (n && types[n] != types[0])
       return err_set(b->err, TERN_E_UNSUPPORTED, "weights: %s: its four parameters differ in type", f.path);
   }

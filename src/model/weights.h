@@ -66,8 +66,8 @@ tern_status weights_compare(ckpt *c, const quant_config *q, const model_config *
                             tern_error *err);
 void weights_gap_free(weights_gap *gap); /* a zeroed one is fine */
 
-/* `native`: halves stay halves in arithmetic. `prepare`: let the backend make its packed layouts (false: handles only,
- * for inspect). On failure nothing is held. */
+/* `native`: halves stay halves in arithmetic. `prepare`: let the backend make its packed layouts (false: not, for
+ * inspect). On failure nothing is held. */
 tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const model_config *config, bool native,
                          bool prepare, model_weights *out, tern_error *err);
 /* Calls visit with each matrix that a product reads whole, in the order of the layers; the first failure ends it. */

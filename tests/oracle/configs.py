@@ -263,6 +263,7 @@ def dense():
     hf("cohere", "CohereForCausalLM", layer_norm_eps=1e-5, logit_scale=0.5, attention_bias=False, rope_theta=8e6, use_qk_norm=False,
        tie_word_embeddings=True)
     variant("cohere", "qknorm", use_qk_norm=True, attention_bias=True, layer_norm_bias=True)
+    variant("cohere", "mqa", num_key_value_heads=1, use_qk_norm=True)
     hf("cohere2", "Cohere2ForCausalLM", num_hidden_layers=4, head_dim=D // H, layer_norm_eps=1e-5, logit_scale=0.25, attention_bias=False,
        rope_theta=50000.0, sliding_window=8, sliding_window_pattern=4, tie_word_embeddings=True)
     hf("nemotron", "NemotronForCausalLM", hidden_act="relu2", head_dim=HD, norm_eps=1e-5, partial_rotary_factor=0.5, attention_bias=False, mlp_bias=False)

@@ -111,8 +111,8 @@ def make_model(config):
     return model_class(args_class.from_dict(config))
 
 
-def fill(model, case, seed, scale, dtype):
-    """Set every parameter and cast the way mlx_lm.convert does."""
+def fill(model, case, seed, scale, dtype, types):
+    """Set every parameter and cast the way mlx_lm.convert does. types: {name pattern: dtype}, for files that mix them."""
     import mlx.core as mx
     from mlx.utils import tree_flatten, tree_unflatten
 
@@ -123,7 +123,8 @@ def fill(model, case, seed, scale, dtype):
         owner = modules.get(name.rpartition(".")[0])
         array = mx.array(draw(name, value, owner, seed, scale, case.split("@")[0]).astype(np.float32))
         if mx.issubdtype(value.dtype, mx.floating):
-            array = array.astype(dtype if castable(name) else mx.float32)
+            own = next((t for pattern, t in types.items() if fnmatch.fnmatch(name, pattern)), dtype)
+            array = array.astype(own if castable(name) else mx.float32)
         else:
             array = array.astype(value.dtype)
         filled.append((name, array))
@@ -206,6 +207,7 @@ def build(
     hf=None,
     shim=False,
     overrides=None,
+    types=None,
     extras=None,
 ):
     config = copy.deepcopy(configs.CONFIGS[case])
@@ -218,7 +220,7 @@ def build(
     config["torch_dtype"] = dtype_name
     model = make_model(config)
     model.eval()
-    fill(model, case, seed, scale, getattr(mx, dtype_name))
+    fill(model, case, seed, scale, getattr(mx, dtype_name), {k: getattr(mx, v) for k, v in (types or {}).items()})
     drop_tied_head(model, case)
     if quant:
         model, config = quantize(model, config, quant, mode, overrides or {})

@@ -67,7 +67,7 @@ class Variation:
         import mlx.core as mx
 
         self.folder, self.scratch = Path(scratch) / "model", Path(scratch)
-        shutil.copytree(folder, self.folder)
+        shutil.copytree(folder, self.folder, ignore=shutil.ignore_patterns("*.index.json"))
         self.weights = dict(mx.load(str(folder / "model.safetensors")))
         self.config = json.loads((folder / "config.json").read_text())
 

@@ -35,6 +35,7 @@ class Case:
     hf: str = ""  # a layout of hf_layout.py instead of MLX's
     shim: bool = False
     overrides: dict = dataclasses.field(default_factory=dict)
+    types: dict = dataclasses.field(default_factory=dict)
     extras: dict = dataclasses.field(default_factory=dict)
     numerics: tuple = ("exact", "native")
     runs: tuple = ()
@@ -136,6 +137,9 @@ FORMATS = {
     "mixed": {"quant": (4, 64), "overrides": MIXED},
     "mixed-modes": {"quant": (4, 32), "overrides": MIXED_MODES},
     "by-layer": {"quant": (4, 64), "overrides": BY_LAYER},
+    "wide-norms": {"types": {"*norm*": "float32", "*.bias": "float32"}},  # the stream widens at once
+    "wide-parts": {"types": {"*up_proj.weight": "float32", "*v_proj.weight": "float32", "*act_fn*": "float32"}},
+    "wide-stream": {"types": {"*down_proj.weight": "float32", "*embed_tokens.weight": "float16"}},
     "3-shards": {"quant": (4, 32), "shards": 3},
     "hf": {"hf": "plain"},  # the tensors as the original release has them
 }

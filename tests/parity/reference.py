@@ -224,6 +224,7 @@ def make(case, model_dir):
             hf=case.hf or None,
             shim=case.shim,
             overrides=case.overrides,
+            types=case.types,
             extras=case.extras,
         )
 

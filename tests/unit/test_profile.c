@@ -327,6 +327,10 @@ static void the_fingerprint_is_of_the_meaning(void **state)
   same(ROPED("{\"type\":\"linear\",\"factor\":2.0,\"x\":null}"), ROPED("{\"factor\":2,\"rope_type\":\"linear\"}"),
        true);
   same(ROPED("{\"type\":\"linear\",\"factor\":2}"), ROPED("{\"type\":\"linear\",\"factor\":2.5}"), false);
+  same(ROPED("{\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2}"),
+       ROPED("{\"rope_type\":\"default\",\"factor\":2}"), false); /* "type" wins */
+  same(ROPED("{\"type\":\"\",\"rope_type\":\"linear\",\"factor\":2}"), ROPED("{\"rope_type\":\"linear\",\"factor\":2}"),
+       true);
 }
 
 /* What was once shown stays: profiles are written against it. */

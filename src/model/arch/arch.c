@@ -31,6 +31,15 @@ static const arch *const rows[] = {
     &arch_qwen2_vl,    &arch_qwen3_vl,
 };
 
+tern_status arch_heads_fill_width(const cfg *c, cfg_scope scope, model_config *m, tern_error *err)
+{
+  (void)c;
+  if ((int64_t)m->heads * m->head_dim == m->width)
+    return TERN_OK;
+  return err_set(err, TERN_E_FORMAT, "%s: num_attention_heads: %d heads of %d do not make a hidden_size of %d",
+                 cfg_where(scope), m->heads, m->head_dim, m->width);
+}
+
 const arch *arch_at(size_t i)
 {
   return i < sizeof rows / sizeof *rows ? rows[i] : NULL;

@@ -1,6 +1,7 @@
 /* by_layer.c - openelm and nemotron-nas, whose layers differ: heads and widths of their own, halves replaced by one
  * matrix or by nothing. */
 #include <math.h>
+#include <string.h>
 
 #include "model/arch/rows.h"
 
@@ -128,7 +129,26 @@ static const cfg_field nas_fields[] = {
 static tern_status read_part(const json_t *block, const char *where, const char *key, double *size, uint8_t *part,
                              tern_error *err)
 {
+  static const char *const known[] = {"no_op",
+                                      "replace_with_linear",
+                                      "sparsify",
+                                      "n_heads_in_group",
+                                      "window_length",
+                                      "num_sink_tokens",
+                                      "use_prefill_window_in_sink_attention",
+                                      "unshifted_sink",
+                                      "ffn_mult"};
   bool gone, linear;
+  const char *name;
+  json_t *value;
+  json_object_foreach((json_t *)(uintptr_t)block, name, value)
+  {
+    size_t i = 0;
+    while (i < sizeof known / sizeof *known && strcmp(known[i], name) != 0)
+      i++;
+    if (i == sizeof known / sizeof *known)
+      return err_set(err, TERN_E_UNSUPPORTED, "%s: %s: no such key", where, name);
+  }
   TRY(cfg_obj_bool(block, where, "no_op", false, false, &gone, err));
   TRY(cfg_obj_bool(block, where, "replace_with_linear", false, false, &linear, err));
   *part = gone ? PART_NONE : linear ? PART_LINEAR : PART_USUAL;
@@ -149,7 +169,7 @@ static tern_status read_block(const json_t *block, int i, model_config *m, tern_
     return err_set(err, TERN_E_FORMAT, "config.json: block_configs[%d]: n_heads_in_group: %g does not divide %d heads",
                    i, group, m->heads);
   l->kv_heads = m->heads / (int)group;
-  multiplier = rint(multiplier * 1e6) / 1e6; /* Python's round(x, 6) */
+  multiplier = rint(multiplier * 1e6) / 1e6; /* as Python's round(x, 6) for widths of this size */
   double ffn = trunc(2 * multiplier * m->width / 3);
   ffn = ceil(ffn / 256) * 256;
   if (l->mlp == PART_USUAL && !(ffn >= 1 && ffn <= ARCH_WIDEST))
@@ -163,6 +183,10 @@ static tern_status read_block(const json_t *block, int i, model_config *m, tern_
 static tern_status nas_finish(const cfg *c, cfg_scope scope, model_config *m, tern_error *err)
 {
   const json_t *blocks = cfg_get(c, scope, "block_configs");
+  const json_t *scaling = m->rope_scaling;
+  TRY(arch_heads_fill_width(c, scope, m, err));
+  if (scaling && (!cfg_obj_get(scaling, "factor") || !cfg_obj_get(scaling, "rope_type")))
+    return err_set(err, TERN_E_FORMAT, "config.json: rope_scaling: needs factor and rope_type");
   if (!json_is_array(blocks) || json_array_size(blocks) != (size_t)m->layers)
     return err_set(err, TERN_E_FORMAT, "config.json: block_configs: must list %d layers", m->layers);
   for (int i = 0; i < m->layers; i++)

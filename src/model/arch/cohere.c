@@ -65,6 +65,7 @@ static const cfg_field cohere2_fields[] = {
 const arch arch_cohere2 = {
     .name = "cohere2",
     FIELDS(cohere2_fields),
+    .finish = arch_heads_fill_width,
     .block = BLOCK_PARALLEL,
     .norm = NORM_LAYER,
     .precision = PRECISION_F32_HALF,

@@ -61,6 +61,7 @@ static const cfg_field stablelm_fields[] = {
 const arch arch_stablelm = {
     .name = "stablelm",
     FIELDS(stablelm_fields),
+    .finish = arch_heads_fill_width,
     .block = BLOCK_FORKED,
     .block_unless_parallel = BLOCK_PRE,
     .norm = NORM_LAYER,

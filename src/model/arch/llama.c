@@ -151,7 +151,7 @@ static const cfg_field ministral3_fields[] = {
 
 static tern_status ministral3_finish(const cfg *c, cfg_scope scope, model_config *m, tern_error *err)
 {
-  static const char where[] = "config.json: rope_parameters";
+  const char *where = scope == CFG_ROOT ? "config.json: rope_parameters" : "config.json: text_config: rope_parameters";
   const json_t *rope = cfg_get(c, scope, "rope_parameters");
   static const cfg_field fields[] = {
       THETA("rope_theta"),

@@ -35,6 +35,7 @@ static const cfg_field phi_fields[] = {
 const arch arch_phi = {
     .name = "phi",
     FIELDS(phi_fields),
+    .finish = arch_heads_fill_width,
     .block = BLOCK_PARALLEL,
     .norm = NORM_LAYER,
     .mlp = MLP_PLAIN,
@@ -101,7 +102,7 @@ static const cfg_field phi3small_fields[] = {
     CFG_INT_OR(model_config, sparse_block, "blocksparse_block_size", 64, 32, 64),
     CFG_INT_OR(model_config, sparse_local, "blocksparse_num_local_blocks", 16, 1, INT_MAX),
     CFG_INT_OR(model_config, sparse_stride, "blocksparse_vert_stride", 8, 1, INT_MAX),
-    FACTOR_OR(attention_scale, "mup_attn_multiplier", 1),
+    CFG_FLOAT_OR(model_config, attention_scale, "mup_attn_multiplier", 1, 1e-6, 1e9),
     FACTOR_OR(embed_scale, "mup_embedding_multiplier", 10),
     FACTOR_OR(logit_divisor, "mup_width_multiplier", 8),
     THETA_OR("rope_embedding_base", 1000000),

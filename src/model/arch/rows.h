@@ -88,6 +88,9 @@ enum {
 #define LLAMA_NORMS .norm = {"model.layers.{}.input_layernorm", "model.layers.{}.post_attention_layernorm"}
 extern const arch_names arch_llama_names;
 
+/* A finish: width has to be heads * head_dim, as the reference checks. */
+tern_status arch_heads_fill_width(const cfg *c, cfg_scope scope, model_config *m, tern_error *err);
+
 /* The rows, by file. */
 extern const arch arch_llama, arch_qwen2, arch_qwen3, arch_mimo, arch_seed_oss, arch_telechat3, arch_smollm3,
     arch_ministral3, arch_helium, arch_ernie4_5, arch_granite, arch_minicpm; /* llama.c */
