@@ -37,7 +37,7 @@ static tern_status positive(const maker *m, const char *key, bool required, doub
 {
   TRY(cfg_obj_float(m->config->scaling, m->where, key, required, fallback, out, err));
   if (!(*out > 0) || !isfinite(*out))
-    return err_set(err, TERN_E_FORMAT, "%s: %s: %g is not above zero", m->where, key, *out);
+    return err_set(err, TERN_E_FORMAT, "%s: %s: %g is not a finite number above zero", m->where, key, *out);
   return TERN_OK;
 }
 

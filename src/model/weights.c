@@ -419,7 +419,7 @@ static tern_status bind_xielu(binder *b, int i, layer_weights *l)
       weights_note_missing(b, f.path);
     else if (!b->names_alone)
       TRY(load_vector(b, f.tensor, 1, 0, &p[n], &types[n]));
-    if (n && types[n] != types[0])
+    if (n && f.tensor && !b->missing.count && types[n] != types[0])
       return err_set(b->err, TERN_E_UNSUPPORTED, "weights: %s: its four parameters differ in type", f.path);
   }
   l->act_dtype = types[0];
