@@ -13,6 +13,7 @@ Adding a type or a variant: a row in `manifest`.
 """
 
 import dataclasses
+import re
 import sys
 import zlib
 from pathlib import Path
@@ -46,6 +47,15 @@ class Case:
     @property
     def arch(self):
         return self.config.split("@")[0]
+
+    @property
+    def label(self):
+        """The row of the manifest that it comes from; its own name in rows of one case."""
+        return self.config if self.name == f"{self.config}/{self.form}" else self.name
+
+    def matches(self, pattern):
+        """Whether a regular expression is found in its name (`llama@tied/bf16`) or in its row's label (`llama@tied`)."""
+        return any(re.search(pattern, name) for name in (self.name, self.label))
 
 
 # What is run: how the reference cuts the prompt, and with which flags tern has to give the same bits.

@@ -2,6 +2,7 @@
 
     run_live.py [--full] [--only REGEX] [--jobs N] [--list]
 
+REGEX is looked for in labels of rows (`^llama@tied$`: that row in every format) and in names of cases (`llama@tied/bf16`).
 --full takes every row of `manifest` in every format of cases.FULL (`make parity`), else what fits CI. Prints a line per
 difference: case, numerics, run, flags; first differing step, token and both values; for the first few variants also
 the op where they part (trace.py). What was found is merged into
@@ -12,7 +13,6 @@ import argparse
 import fcntl
 import json
 import os
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,16 +96,16 @@ def merge(results, file=RESULTS):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--full", action="store_true", help="every row in every format of cases.FULL")
-    p.add_argument("--only", default="", help="regular expression on case names")
+    p.add_argument("--only", default="", help="regular expression on labels of rows (llama@tied) and names of cases (llama@tied/bf16)")
     p.add_argument("--jobs", type=int, default=1, help="workers of the reference, and of tern")
     p.add_argument("--list", action="store_true")
     a = p.parse_args()
-    chosen = [c for c in (cases.full() if a.full else cases.ci()) if re.search(a.only, c.name)]
+    chosen = [c for c in (cases.full() if a.full else cases.ci()) if c.matches(a.only)]
     if a.list:
         print("\n".join(c.name for c in chosen))
         return 0
     if not chosen:
-        p.error(f"no case is called {a.only}")
+        p.error(f"no row and no case of tests/parity/manifest is called {a.only}: --list names the cases")
     if a.jobs > 1:
         os.environ["TERN_THREADS"] = "1"
 

@@ -68,17 +68,50 @@ def check_parser(tally):
     tally.check("cannot", all("needs Metal, at import" in x.skip for x in cases.full_of(d)), cases.full_of(d))
 
 
+def numerics_wanted(row):
+    return {"exact"} if row.native == "no" else {"exact", "native"}
+
+
+def lacks(row, found):
+    """None, or what a row's checkpoints for CI do not show and what has to change in the row."""
+    want = numerics_wanted(row)
+    if found == want:
+        return None
+    said = f"its checkpoints for CI run {' and '.join(sorted(found)) or 'nothing'}, the row promises {' and '.join(sorted(want))}"
+    if want - found == {"native"}:
+        forms = ", ".join(cases.formats_of(row))
+        fit = [f for f in cases.FORMATS if not cases.misfit(row, f) and "native" in cases.numerics_of(row, f)]
+        add = f"name a format that runs natively ({', '.join(fit)})" if fit else "no format of it runs natively"
+        return f"{said}: {forms} is exact alone here: in tests/parity/manifest, {add}, or write native=no where the reference cannot"
+    return f"{said}: in tests/parity/manifest, give it a format that fits its notes ({', '.join(f for f in cases.FORMATS if not cases.misfit(row, f))})"
+
+
+def check_messages(tally):
+    rows = read("llama always 4bit-g32 native=no\nqwen2 always f32\nqwen3/x always bf16 native=quantised\nolmo2 always bf16\n")
+    said = [lacks(row, {n for f in cases.formats_of(row) for n in cases.numerics_of(row, f)}) for row in rows]
+    tally.check("a row that keeps its promise", said[0] is None and said[3] is None, said)
+    for why, form, better in ((said[1], "f32", "bf16"), (said[2], "bf16", "4bit-g32")):
+        told = why and "promises exact and native" in why and f"{form} is exact alone" in why and better in why and "native=no" in why
+        tally.check(f"{form}: what a row lacks is told", told, why)
+    tied = [cases.case_of(row, form) for row in read("llama@tied always all\nllama@tied/extra always bf16\n") for form in cases.formats_of(row)]
+    for pattern, count in (("^llama@tied$", len(tied) - 1), ("^llama@tied/bf16$", 1), ("^llama@tied/extra$", 1), ("^llama@tied", len(tied)), ("^llama$", 0)):
+        found = [c.name for c in tied if c.matches(pattern)]
+        tally.check(f"ONLY={pattern}", len(found) == count, found)
+
+
 def check_selections(tally):
     rows = manifest.read()
     ci, full = cases.ci(), cases.full()
     for row in rows:
         mine = [c for c in ci if (c.name == row.label if row.name else c.name in {f"{row.config}/{f}" for f in cases.FORMATS})]
         numerics = {n for c in mine for n in c.numerics}
-        tally.check(f"{row.label} in CI", numerics == ({"exact"} if row.native == "no" else {"exact", "native"}), numerics)
+        why = lacks(row, numerics)
+        tally.check(f"{row.label} in CI", why is None, why)
         if not row.name:
-            forms = [c.form for c in full if c.config == row.config]
-            tally.check(f"{row.label} in full", set(forms) >= set(cases.FULL) - {"hf"}, forms)
-    tally.check("every format in CI", {c.form for c in ci} == set(cases.FORMATS), set(cases.FORMATS) - {c.form for c in ci})
+            left = set(cases.FULL) - {"hf"} - {c.form for c in full if c.config == row.config}
+            tally.check(f"{row.label} in full", not left, f"no case in {', '.join(sorted(left))}: every row without a /NAME has one in each format of cases.FULL")
+    left = set(cases.FORMATS) - {c.form for c in ci}
+    tally.check("every format in CI", not left, f"no row takes {', '.join(sorted(left))}: name it in the FORMATS of one in tests/parity/manifest")
     # A row more changes nothing about the others.
     new = next(name for name in configs.CONFIGS if name not in {r.config for r in rows})
     more = read(f"{new} always 2\n{manifest.FILE.read_text()}")
@@ -105,6 +138,7 @@ def check_selections(tally):
 def main():
     tally = Tally()
     check_parser(tally)
+    check_messages(tally)
     check_selections(tally)
     return tally.close()
 
