@@ -11,12 +11,14 @@ runs and that is not on the page or in no row of the manifest is an error, and t
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle")]
 
 import cases  # noqa: E402
+import configs  # noqa: E402
 import manifest  # noqa: E402
 import terncli  # noqa: E402
 from tally import Tally  # noqa: E402
@@ -150,7 +152,14 @@ def stale(types, rows, text):
     ]
     known = {n for t in types for n in (t["type"], *t["aliases"])}
     covered = {r.type for r in rows if not r.cannot}
-    wrong += [f"{name}: the engine runs it, tests/parity/manifest has no row" for name in sorted(known - covered)]
+    # A name that the reference does not know cannot be compared: its row says so, and the page repeats it.
+    aliases = {a for t in types for a in t["aliases"]} - set(configs.ALIASES)
+    own = {r.type for r in rows if r.cannot} & aliases
+    wrong += [
+        f"{name}: the engine runs it, tests/parity/manifest has no row that the reference runs"
+        + (': give it one, or one with cannot="WHY" where mlx-lm does not know the name' if name in aliases else "")
+        for name in sorted(known - covered - own)
+    ]
     wrong += [f"{name}: tests/parity/manifest has a row, the engine does not run it" for name in sorted(covered - known)]
     shimmed = {r.type for r in rows if r.shim}
     for t in types:
@@ -178,8 +187,12 @@ def check():
         ("a correction that nothing was tested with", stale([{**first, "fidelity": "L2", "corrected": "x"}, *types[1:]], rows, text), 2),
         ("a correction kept quiet", stale([{**t, "fidelity": "L1", "corrected": None} for t in types], rows, text), 3),
         ("no page", stale(types, rows, ""), len(types)),
+        ("an alias of the reference's without a comparison", stale(types, [replace(r, cannot="x") if r.type == "mistral" else r for r in rows], text), 1),
     ):
         tally.check(f"{label} is noticed", len(found) >= count, found)
+    mine = [{**first, "aliases": [*first["aliases"], "own"]}, *types[1:]]
+    told = stale(mine, [*rows, replace(rows[0], config="own", cannot="mlx-lm does not know it")], text)
+    tally.check("an alias of nobody's with a row that says so", not any("manifest" in line for line in told), told)
     return tally.close()
 
 
