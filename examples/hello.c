@@ -1,6 +1,12 @@
 /* hello.c - one answer, streamed: hello MODEL_DIR "PROMPT". Everything that it uses of tern is in <tern.h>.
  *
- *   cc hello.c -ltern -o hello
+ * `make` builds it: build/examples/hello. Against an installed tern (make install PREFIX=P):
+ *
+ *   cc -IP/include hello.c -LP/lib -ltern -o hello && LD_LIBRARY_PATH=P/lib ./hello MODEL_DIR
+ *
+ * or with the library inside, which then needs those that it is made of:
+ *
+ *   cc -IP/include hello.c P/lib/libtern.a -ljansson -lonig -lutf8proc -lyajl -lm -pthread -o hello
  */
 #include <stdio.h>
 #include <tern.h>
