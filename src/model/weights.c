@@ -75,7 +75,7 @@ static tern_status load_parts(binder *b, const char *pattern, weight_place at, c
                               int64_t rows, float *values, ops_dtype *dtype)
 {
   bool apart = strstr(pattern, "{h}") != NULL;
-  int64_t parts = apart ? rows : 1, part = n / parts;
+  int64_t parts = apart && rows > 0 ? rows : 1, part = n / parts;
   for (int64_t i = 0; i < parts; i++) {
     at.head = (int)i;
     weight_found f = weights_find(b, pattern, at, suffix);
