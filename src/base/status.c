@@ -35,7 +35,15 @@ const char *tern_version(void)
   return TERN_VERSION;
 }
 
-/* Drops what a cut left of a character at the end of a full buffer; control characters and broken bytes become '?'. */
+/* What a terminal acts on instead of showing it: control characters, line and paragraph ends, and the marks,
+ * embeddings, overrides and isolates that turn the direction of the text after them. */
+static bool is_control(uint32_t c)
+{
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e || c == 0x200f ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/* Drops what a cut left of a character at the end of a full buffer; controls and broken bytes become '?'. */
 static void make_presentable(char *text, size_t size)
 {
   size_t n = strlen(text), i = 0;
@@ -52,7 +60,7 @@ static void make_presentable(char *text, size_t size)
       text[i++] = '?';
       continue;
     }
-    if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029)
+    if (is_control(c))
       memset(text + i, '?', used);
     i += used;
   }
@@ -61,6 +69,20 @@ static void make_presentable(char *text, size_t size)
 void err_clean(char *text)
 {
   make_presentable(text, 0); /* nothing was cut off */
+}
+
+const char *err_clean_copy(const char *text, char *out, size_t size)
+{
+  static const char more[] = "...";
+  size_t n = strnlen(text, size);
+  bool whole = n < size;
+  size_t room = whole ? size : size - (sizeof more - 1);
+  memcpy(out, text, whole ? n : room - 1);
+  out[whole ? n : room - 1] = '\0';
+  make_presentable(out, whole ? 0 : room);
+  if (!whole)
+    strcat(out, more); /* NOLINT: there is room for it */
+  return out;
 }
 
 tern_status err_set(tern_error *err, tern_status status, const char *format, ...)

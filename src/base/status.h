@@ -15,8 +15,11 @@ tern_status err_set(tern_error *err, tern_status status, const char *format, ...
 /* Puts "prefix: " before the line that is there. Returns err->status, or `status` where err is NULL. */
 tern_status err_prefix(tern_error *err, tern_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Replaces control characters and broken bytes by '?', in place: what a terminal may be shown. */
+/* Replaces controls (those of text direction too) and broken bytes by '?', in place: what a terminal may be shown. */
 void err_clean(char *text);
+/* The same of a copy in out[size] (size > 4), which is returned; a text that is too long for it is cut and ends in
+ * "...". */
+const char *err_clean_copy(const char *text, char *out, size_t size);
 /* "out of memory (what)" */
 tern_status err_nomem(tern_error *err, const char *what);
 /* errno as a line: "PATH: action: strerror". Returns TERN_E_NOT_FOUND for ENOENT, else TERN_E_IO. */

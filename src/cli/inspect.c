@@ -168,7 +168,12 @@ static void print_json(const model *m, const char *dir, const memory_need *need,
                      "prepared", layouts, "tensors", tensors_json(m)));
 }
 
-/* ---- text ---- */
+/* ---- text ----
+ *
+ * Names of tensors, keys, types and directories come from whoever made the checkpoint: a terminal is shown them clean,
+ * and not longer than LONGEST_SHOWN. JSON has them as they are. */
+
+enum { LONGEST_SHOWN = 200, LONGEST_PATH = 4097 };
 
 static void print_memory(const memory_need *n)
 {
@@ -208,38 +213,43 @@ static void print_eos(const model *m, const eos_list *eos)
 
 static void print_text(const model *m, const char *dir, const memory_need *need, const eos_list *eos)
 {
-  char quantisation[64], shape[160];
+  char quantisation[64], size[32], shape[160], path[LONGEST_PATH], clean[LONGEST_SHOWN];
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m), cursor = 0;
   out_printf("path          %s\nmodel type    %s\nprofile       %s (tier %s)\nfidelity      %s: %s\noracle        %s\n",
-             dir, cfg_model_type(m->cfg), m->profile.id, profile_tier_name(m->profile.tier), m->profile.fidelity,
-             m->profile.claim, m->profile.oracle);
+             err_clean_copy(dir, path, sizeof path), err_clean_copy(cfg_model_type(m->cfg), clean, sizeof clean),
+             m->profile.id, profile_tier_name(m->profile.tier), m->profile.fidelity, m->profile.claim,
+             m->profile.oracle);
   if (m->profile.artifact.repo[0])
-    out_printf("artifact      %s@%s\n", m->profile.artifact.repo, m->profile.artifact.revision);
+    out_printf("artifact      %s@%s\n", err_clean_copy(m->profile.artifact.repo, path, sizeof path),
+               err_clean_copy(m->profile.artifact.revision, clean, sizeof clean));
   out_printf(
       "fingerprint   %s (of the normalised config)\nexecution     loader %s, graph %s, loop %s, specialisation %s\n",
       m->profile.fingerprint, profile_loader_name(m->profile.run.loader), profile_graph_name(m->profile.run.graph),
       profile_loop_name(m->profile.run.loop), profile_special_name(m->profile.run.special));
   print_config(&m->config);
-  out_printf("quantisation  %s\n", describe_quantisation(m->cfg, m->quant, quantisation));
+  describe_quantisation(m->cfg, m->quant, quantisation);
+  err_clean(quantisation);
+  out_printf("quantisation  %s\n", quantisation);
   out_printf("audit         complete: %zu tensors, %zu bound, %zu dropped by rule\n", total, bound, total - bound);
   for (size_t i = 0; i < m->weights.n_drops; i++)
-    out_printf("drop rule     %s: %zu matched\n", m->weights.drops[i].rule->pattern, m->weights.drops[i].matched);
+    out_printf("drop rule     %s: %zu matched\n",
+               err_clean_copy(m->weights.drops[i].rule->pattern, clean, sizeof clean), m->weights.drops[i].matched);
   print_eos(m, eos);
   out_printf("unread keys  ");
   for (const char *key; (key = cfg_unread(m->cfg, CFG_ROOT, &cursor));)
-    out_printf(" %s", key);
+    out_printf(" %s", err_clean_copy(key, clean, sizeof clean));
   out_write("\n", 1);
   print_memory(need);
   if (m->prepared)
-    out_printf("prepared      %s, %s\n", describe_bytes((double)prepared_bytes(m->prepared), quantisation),
-               prepared_path(m->prepared));
+    out_printf("prepared      %s, %s\n", describe_bytes((double)prepared_bytes(m->prepared), size),
+               err_clean_copy(prepared_path(m->prepared), path, sizeof path));
   else
     out_printf("prepared      no%s\n", m->cx.backend->layout ? "" : " (the backend has no layout of its own)");
   out_printf("\n%-56s %-22s %12s\n", "tensor", "type", "bytes");
   for (size_t i = 0; i < total && out_ok(); i++) {
     const st_tensor *t = ckpt_at(m->ckpt, i);
-    out_printf("%-56s %-22s %12zu%s\n", t->name, st_describe(t, shape, sizeof shape), t->bytes,
-               ckpt_marked(m->ckpt, t) ? "" : "  dropped");
+    out_printf("%-56s %-22s %12zu%s\n", err_clean_copy(t->name, clean, sizeof clean),
+               st_describe(t, shape, sizeof shape), t->bytes, ckpt_marked(m->ckpt, t) ? "" : "  dropped");
   }
 }
 

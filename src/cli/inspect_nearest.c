@@ -1,8 +1,6 @@
 /* inspect_nearest.c - see inspect_nearest.h. The comparison itself is model/nearest.c. */
 #include "cli/inspect_nearest.h"
 
-#include <stdio.h>
-
 #include "base/status.h"
 #include "cli/out.h"
 #include "model/nearest.h"
@@ -52,9 +50,7 @@ static void print_line(const char *label, const char *text)
 static void print_name(size_t i, const char *name)
 {
   char clean[200];
-  snprintf(clean, sizeof clean, "%.199s", name ? name : "?");
-  err_clean(clean);
-  out_printf("%s%s", i ? ", " : "", clean);
+  out_printf("%s%s", i ? ", " : "", err_clean_copy(name ? name : "?", clean, sizeof clean));
 }
 
 static void print_keys(const char *label, const nearest_keys *keys)

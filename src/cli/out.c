@@ -23,6 +23,7 @@ void out_start(bool no_color)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 1 ? O_RDONLY : O_WRONLY) != fd)
       _exit(1);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit then fail, and are cleaned up after as on a full disk */
   state.no_color = no_color;
 }
 
@@ -127,22 +128,29 @@ void say_error(const char *line)
   fprintf(stderr, "tern: error: %s\n", line);
 }
 
+/* Clean, as errors are: names in it come from files. A text of several lines has these in its format, and no names. */
+static void say_line(const char *format, va_list args)
+{
+  char line[8192];
+  say_progress_end();
+  if (strchr(format, '\n')) {
+    vfprintf(stderr, format, args);
+  } else {
+    vsnprintf(line, sizeof line, format, args);
+    err_clean(line);
+    fputs(line, stderr);
+  }
+  fputc('\n', stderr);
+}
+
 void say_warning(const char *format, ...)
 {
   va_list args;
   say_progress_end();
   fputs("tern: warning: ", stderr);
   va_start(args, format);
-  vfprintf(stderr, format, args);
+  say_line(format, args);
   va_end(args);
-  fputc('\n', stderr);
-}
-
-static void say_line(const char *format, va_list args)
-{
-  say_progress_end();
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
 }
 
 void say(const char *format, ...)
@@ -157,6 +165,16 @@ void say_more(const char *format, ...)
 {
   va_list args;
   if (!state.verbose)
+    return;
+  va_start(args, format);
+  say_line(format, args);
+  va_end(args);
+}
+
+void say_hint(const char *format, ...)
+{
+  va_list args;
+  if (!state.verbose && !out_err_is_terminal())
     return;
   va_start(args, format);
   say_line(format, args);

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Once, before anything else: makes sure that the three standard streams are there, ignores SIGPIPE. */
+/* Once, before anything else: makes sure that the three standard streams are there, ignores SIGPIPE and SIGXFSZ. */
 void out_start(bool no_color);
 void out_set_verbose(bool verbose);
 
@@ -40,6 +40,8 @@ void say_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line on stderr with -v alone. */
 void say_more(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A line on stderr where that is a terminal, or with -v. */
+void say_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A bar on stderr if that is a terminal; `done` of `total`. say_progress_end wipes it. */
 void say_progress(const char *what, double done, double total);
 /* "WHAT ON ..." on stderr if that is a terminal, until say_progress_end or the next line wipes it. */

@@ -109,6 +109,31 @@ static void errors_stay_on_one_line(void **state)
   assert_string_equal(err.text, "file 7: tensor a?b?[31m?");
 }
 
+static void copies_for_terminals_are_clean_and_short(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text, *shown;
+  } cases[] = {
+      {"", ""},
+      {"model.norm", "model.norm"},
+      {"a\x1b[2Jb\nc\x7f", "a?[2Jb?c?"},
+      {"a\u202eb\u2066c\u200fd", "a???b???c???d"},
+      {"\u061cé日", "??é日"},
+      {"0123456789abcde", "0123456789abcde"}, /* just fits */
+      {"0123456789abcdef", "0123456789ab..."},
+      {"0123456789日日", "0123456789..."}, /* no half of a character */
+  };
+  char out[16];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_ptr_equal(err_clean_copy(cases[i].text, out, sizeof out), out);
+    assert_string_equal(out, cases[i].shown);
+  }
+  tern_error err;
+  err_set(&err, TERN_E_FORMAT, "tensor %s", "a\u202eb");
+  assert_string_equal(err.text, "tensor a???b");
+}
+
 static void long_errors_end_in_a_whole_character(void **state)
 {
   (void)state;
@@ -300,6 +325,7 @@ int main(void)
       cmocka_unit_test(utf8_accepts_what_is_valid),
       cmocka_unit_test(utf8_refuses_what_is_broken),
       cmocka_unit_test(errors_stay_on_one_line),
+      cmocka_unit_test(copies_for_terminals_are_clean_and_short),
       cmocka_unit_test(long_errors_end_in_a_whole_character),
       cmocka_unit_test(paths_of_any_length),
       cmocka_unit_test(strmap_keeps_its_entries),
