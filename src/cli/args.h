@@ -65,8 +65,7 @@ typedef struct cli_args {
   uint64_t seed;
   cli_strings stops, extra_eos;
   /* logits */
-  cli_ints ids, feed;
-  const char *ids_file, *out, *trace;
+  const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */
   /* text */
   const char *json_file, *template_file;
@@ -112,8 +111,11 @@ tern_status args_need_model(const cli_args *a, const char **model, const char **
 /* Help of one verb and of the whole, to stdout; see help.c. */
 void help_verb(cli_verb_id verb);
 void help_all(void);
-/* The verb called `name`; VERB_COUNT: none, *nearest (may be NULL) then gets the closest name. */
+/* The verb called `name`; VERB_COUNT: none, *nearest (may be NULL) then gets the name that may have
+ * been meant, or NULL. */
 cli_verb_id help_find_verb(const char *name, const char **nearest);
+/* The error for what it did not find; `where` begins it. */
+tern_status help_unknown_verb(const char *where, const char *name, const char *nearest, tern_error *err);
 
 /* ---- the table, for args.c and help.c ---- */
 
@@ -145,7 +147,7 @@ typedef struct cli_flag {
 extern const cli_flag cli_flags[];
 extern const size_t cli_n_flags;
 
-/* The nearest name among the verb's flags. */
+/* The verb's flag whose name may have been meant, in out; NULL: none is near. */
 const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length, char out[64]);
 
 #endif

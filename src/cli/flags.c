@@ -76,14 +76,17 @@ const cli_flag cli_flags[] = {
     NUMBER("--seed", FLAG_SEED, seed, MODELS, 0, 0, 0, "N",
            "of the random draws; drawn where absent (--stats, --json show it)"),
     /* logits */
-    NUMBER("--ids", FLAG_INTS, ids, V(LOGITS), 0, MOST_IDS, 0, "1,2,3", "the prompt as token ids"),
+    FLAG("--ids", FLAG_STRING, ids, V(LOGITS), "1,2,3",
+         "the prompt as token ids: commas or blanks between, or a JSON array"),
     FLAG("--ids-file", FLAG_STRING, ids_file, V(LOGITS), "PATH",
          "the prompt's ids from a file: numbers or a JSON array"),
     NUMBER("--steps", FLAG_INT, steps, V(LOGITS), 0, MOST_TOKENS, 0, "N", "greedy decode steps after the prompt"),
-    NUMBER("--feed", FLAG_INTS, feed, V(LOGITS), 0, MOST_IDS, 0, "4,5,6", "steps through these ids instead"),
+    FLAG("--feed", FLAG_STRING, feed, V(LOGITS), "4,5,6", "steps through these ids instead, written as --ids has them"),
     FLAG("--all", FLAG_BOOL, all, V(LOGITS), NULL, "a row for every prompt position, not the last alone"),
     CHOICE("--split", FLAG_CHOICE, split, V(LOGITS), "canonical|mlx|one", "HOW",
-           "canonical: piece size changes no bit; mlx: the reference's pieces; one: one forward"),
+           "canonical: piece size changes no bit; mlx: the reference's pieces (but --kv-bits goes by position in any "
+           "case: "
+           "docs/cache.md); one: one forward"),
     FLAG("--out", FLAG_STRING, out, V(LOGITS), "FILE", "the rows, little-endian float32 [rows, vocab]"),
     FLAG("--trace", FLAG_STRING, trace, V(LOGITS), "FILE",
          "the outputs of every op in order: an index as JSON lines, and the values in FILE.f32"),

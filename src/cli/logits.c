@@ -61,45 +61,69 @@ typedef struct timeline {
   size_t n_prompt, n;
 } timeline;
 
-/* "1 2 3", "1,2,3" or a JSON array of numbers. */
+/* "1 2 3", "1,2,3" or a JSON array of numbers; the text is changed. out->items: mem_free, on failure too. */
+static tern_status read_ids(const char *name, char *text, size_t length, cli_ints *out, tern_error *err)
+{
+  tern_status status = text[strspn(text, " \t\r\n")] == '['
+                           ? use_ids_array(name, text, length, &out->items, &out->n, err)
+                           : use_ids_list(name, text, length, out, err);
+  return status == TERN_OK && !out->n ? err_set(err, TERN_E_FORMAT, "%s: no token ids", name) : status;
+}
+
 static tern_status read_ids_file(const char *path, cli_ints *out, tern_error *err)
 {
   char *text;
   size_t length;
   TRY(use_text(path, &text, &length, err));
-  tern_status status = text[strspn(text, " \t\r\n")] == '['
-                           ? use_ids_array(path, text, length, &out->items, &out->n, err)
-                           : use_ids_list(path, text, length, out, err);
+  tern_status status = read_ids(path, text, length, out, err);
   mem_free(text);
-  return status == TERN_OK && !out->n ? err_set(err, TERN_E_FORMAT, "%s: no token ids", path) : status;
+  return status;
+}
+
+/* A flag's value: what is wrong with it is wrong usage. */
+static tern_status read_ids_flag(const char *flag, const char *value, cli_ints *out, tern_error *err)
+{
+  char *text = mem_strdup(value);
+  if (!text)
+    return err_nomem(err, flag);
+  tern_status status = read_ids(flag, text, strlen(text), out, err);
+  mem_free(text);
+  if (status == TERN_E_FORMAT && err)
+    err->status = TERN_E_USAGE;
+  return status == TERN_E_FORMAT ? TERN_E_USAGE : status;
+}
+
+static tern_status fill(timeline *t, const cli_ints *prompt, const cli_ints *feed, size_t steps, tern_error *err)
+{
+  t->ids = mem_array(prompt->n + steps, sizeof *t->ids);
+  if (!t->ids)
+    return err_nomem(err, "token ids");
+  memcpy(t->ids, prompt->items, prompt->n * sizeof *t->ids);
+  if (feed->n)
+    memcpy(t->ids + prompt->n, feed->items, feed->n * sizeof *t->ids);
+  t->n_prompt = prompt->n;
+  t->n = prompt->n + steps;
+  return TERN_OK;
 }
 
 static tern_status gather(const cli_args *a, timeline *t, tern_error *err)
 {
-  cli_ints filed = {0};
-  if ((a->ids.items != NULL) == (a->ids_file != NULL))
+  cli_ints prompt = {0}, feed = {0};
+  if ((a->ids != NULL) == (a->ids_file != NULL))
     return err_set(err, TERN_E_USAGE, "logits: the prompt comes from --ids or from --ids-file: give one of them");
-  if (a->feed.items && ARGS_GIVEN(a, steps))
+  if (a->feed && ARGS_GIVEN(a, steps))
     return err_set(err, TERN_E_USAGE, "logits: --feed says the steps already: leave --steps out");
-  if (a->ids_file) {
-    tern_status status = read_ids_file(a->ids_file, &filed, err);
-    if (status != TERN_OK) {
-      mem_free(filed.items);
-      return status;
-    }
-  }
-  const cli_ints *prompt = a->ids_file ? &filed : &a->ids;
-  size_t steps = a->feed.items ? a->feed.n : (size_t)a->steps;
-  t->ids = mem_array(prompt->n + steps, sizeof *t->ids);
-  if (t->ids) {
-    memcpy(t->ids, prompt->items, prompt->n * sizeof *t->ids);
-    if (a->feed.items)
-      memcpy(t->ids + prompt->n, a->feed.items, steps * sizeof *t->ids);
-    t->n_prompt = prompt->n;
-    t->n = prompt->n + steps;
-  }
-  mem_free(filed.items);
-  return t->ids ? TERN_OK : err_nomem(err, "token ids");
+  if (a->trace)
+    TRY(trace_check(a->trace, a->out, err));
+  tern_status status =
+      a->ids ? read_ids_flag("logits: --ids", a->ids, &prompt, err) : read_ids_file(a->ids_file, &prompt, err);
+  if (status == TERN_OK && a->feed)
+    status = read_ids_flag("logits: --feed", a->feed, &feed, err);
+  if (status == TERN_OK)
+    status = fill(t, &prompt, &feed, a->feed ? feed.n : (size_t)a->steps, err);
+  mem_free(prompt.items);
+  mem_free(feed.items);
+  return status;
 }
 
 static tern_status check_ids(const timeline *t, bool fed, int vocab, tern_error *err)
@@ -145,7 +169,7 @@ static tern_status run_session(const cli_args *a, model *m, timeline *t, collect
 {
   session *s;
   c->vocab = m->config.vocab;
-  TRY(check_ids(t, a->feed.items != NULL, c->vocab, err));
+  TRY(check_ids(t, a->feed != NULL, c->vocab, err));
   TRY(session_open(m, a->context, &s, err));
   sig_watch(cancel_session, s);
   tern_status status = walk(a, s, t, c, err);
@@ -169,7 +193,7 @@ static tern_status with_model(const cli_args *a, model *m, timeline *t, tern_err
   collector c = {.err = err};
   trace *recorder = NULL;
   tern_status status = TERN_OK;
-  if (!a->feed.items && a->steps)
+  if (!a->feed && a->steps)
     status = sampler_open(&greedy, m->config.vocab, types[model_logits_dtype(m)], &c.chooser, err);
   if (status == TERN_OK && a->out)
     status = whole_open(&c.file, a->out, err);

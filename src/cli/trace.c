@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -64,6 +67,48 @@ static tern_status open_files(trace *t, const char *path, tern_error *err)
   return whole_open(&t->index, path, err);
 }
 
+/* ---- names ---- */
+
+/* Whether both names are one file, or would be: one entry of one directory, where nothing is there yet. */
+static bool same_entry(const char *a, const char *b)
+{
+  const char *names[2] = {a, b}, *last[2];
+  struct stat folder[2];
+  char real_a[PATH_MAX], real_b[PATH_MAX];
+  if (realpath(a, real_a) && realpath(b, real_b))
+    return !strcmp(real_a, real_b);
+  for (int i = 0; i < 2; i++) {
+    const char *slash = strrchr(names[i], '/');
+    char *dir = slash ? mem_strndup(names[i], (size_t)(slash - names[i]) + 1) : mem_strdup(".");
+    bool there = dir && stat(dir, &folder[i]) == 0;
+    mem_free(dir);
+    if (!there)
+      return !strcmp(a, b);
+    last[i] = slash ? slash + 1 : names[i];
+  }
+  return !strcmp(last[0], last[1]) && folder[0].st_dev == folder[1].st_dev && folder[0].st_ino == folder[1].st_ino;
+}
+
+tern_status trace_check(const char *path, const char *out, tern_error *err)
+{
+  struct stat st;
+  if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    return err_set(err, TERN_E_IO,
+                   "--trace: %s: is not a regular file; a trace is two files, this one and another beside it", path);
+  if (!out)
+    return TERN_OK;
+  buf data = {0};
+  buf_addf(&data, "%s.f32", path);
+  bool index_hit = same_entry(path, out), failed = data.failed;
+  bool hit = index_hit || (!failed && same_entry(data.data, out));
+  buf_free(&data);
+  if (failed)
+    return err_nomem(err, path);
+  return hit ? err_set(err, TERN_E_USAGE, "logits: --out and --trace both write %s: give another name to one of them",
+                       out)
+             : TERN_OK;
+}
+
 tern_status trace_open(const char *path, ops_context *cx, trace **out, tern_error *err)
 {
   *out = NULL;
@@ -90,7 +135,8 @@ tern_status trace_finish(trace *t, tern_error *err)
   if (!t)
     return TERN_OK;
   if (t->error)
-    return err_set(err, TERN_E_IO, "%s: write: %s", t->index.path, strerror(t->error));
+    return err_set(err, TERN_E_IO, "%s: write: %s", ferror(t->data.file) ? t->data_path : t->index.path,
+                   strerror(t->error));
   TRY(whole_finish(&t->data, err));
   return whole_finish(&t->index, err);
 }

@@ -13,6 +13,9 @@
 
 typedef struct trace trace;
 
+/* Whether FILE can be one: a regular file or nothing yet, since a second file goes beside it; and neither of the two
+ * may be `out`, the file of the rows (NULL: none), which is a matter of usage. */
+tern_status trace_check(const char *path, const char *out, tern_error *err);
 /* Starts watching. Refuses backends whose ops cannot be watched one by one. `path` must outlive the trace. */
 tern_status trace_open(const char *path, ops_context *cx, trace **out, tern_error *err);
 /* Both files get their names, or the error of the first failed write is told. Nothing is done for NULL. */

@@ -3,12 +3,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
+
+/* Where a link leads, if it leads to something. Were its own name replaced, /dev/stdout would become a file. true: that
+ * place has no name. */
+static bool link_target(const char *path, char **target)
+{
+  struct stat st;
+  char real[PATH_MAX];
+  *target = NULL;
+  if (lstat(path, &st) != 0 || !S_ISLNK(st.st_mode) || stat(path, &st) != 0)
+    return false;
+  if (realpath(path, real))
+    *target = mem_strdup(real);
+  return !*target;
+}
 
 tern_status whole_open(whole_file *f, const char *path, tern_error *err)
 {
@@ -25,10 +40,17 @@ tern_status whole_open(whole_file *f, const char *path, tern_error *err)
     f->file = fopen(path, "we");
     return f->file ? TERN_OK : err_errno(err, path, "open");
   }
-  buf_addf(&name, "%s.XXXXXX", path);
+  if (link_target(path, &f->target)) { /* its directory cannot be named, or there is no memory: as it is */
+    f->file = fopen(path, "we");
+    return f->file ? TERN_OK : err_errno(err, path, "open");
+  }
+  buf_addf(&name, "%s.XXXXXX", f->target ? f->target : path);
   f->partial = buf_take(&name);
-  if (!f->partial)
+  if (!f->partial) {
+    mem_free(f->target);
+    f->target = NULL;
     return err_nomem(err, path);
+  }
   int fd = mkostemp(f->partial, O_CLOEXEC);
   f->file = fd < 0 ? NULL : fdopen(fd, "w");
   if (f->file)
@@ -39,7 +61,8 @@ tern_status whole_open(whole_file *f, const char *path, tern_error *err)
     unlink(f->partial);
   }
   mem_free(f->partial);
-  f->partial = NULL;
+  mem_free(f->target);
+  f->partial = f->target = NULL;
   return status;
 }
 
@@ -50,6 +73,7 @@ void whole_abandon(whole_file *f)
   if (f->partial)
     unlink(f->partial);
   mem_free(f->partial);
+  mem_free(f->target);
   *f = (whole_file){0};
 }
 
@@ -69,7 +93,7 @@ tern_status whole_finish(whole_file *f, tern_error *err)
     status = err_errno(err, f->path, "write");
   f->file = NULL;
   if (status == TERN_OK && f->partial) {
-    if (rename(f->partial, f->path) != 0) {
+    if (rename(f->partial, f->target ? f->target : f->path) != 0) {
       status = err_errno(err, f->path, "rename");
     } else {
       mem_free(f->partial);

@@ -1,5 +1,6 @@
 /* whole_file.h - a result file that appears whole or not at all: written beside its name and renamed at the end, so
- * that what stood there before is whole until then. A device or a pipe is written as it is. */
+ * that what stood there before is whole until then. A link stays, and what it leads to is written
+ * so. A device or a pipe is written as it is. */
 #ifndef TERN_CLI_WHOLE_FILE_H
 #define TERN_CLI_WHOLE_FILE_H
 
@@ -10,6 +11,7 @@
 typedef struct whole_file {
   FILE *file;       /* to be written to; NULL: not open */
   const char *path; /* the caller's */
+  char *target;     /* where `path` leads, if it is a link */
   char *partial;    /* the other name; NULL where the target is written directly */
 } whole_file;
 
