@@ -28,3 +28,8 @@ size_t text_distance(const char *a, const char *b)
   }
   return rows[n % 3][m];
 }
+
+bool text_is_slip(const char *asked, size_t distance)
+{
+  return distance <= strnlen(asked, NAME_MAX_COMPARED) / 3;
+}

@@ -48,20 +48,43 @@ static const cli_flag *find_flag(cli_verb_id verb, const char *name, size_t leng
   return NULL;
 }
 
+/* What llama.cpp calls things, where a verb has no flag of that name: what says it here, if anything does. */
+static const struct {
+  const char *name, *here, *hint;
+} elsewhere[] = {
+    {"-m", "--model", "the model is the first operand, or --model MODEL"},
+    {"-n", "--max-tokens", "the number of tokens is --max-tokens N (-m N)"},
+    {"--n-predict", "--max-tokens", "the number of tokens is --max-tokens N (-m N)"},
+    {"-c", "--ctx", "the context is --ctx N"},
+    {"--ctx-size", "--ctx", "the context is --ctx N"},
+    {"-t", "--threads", "the number of threads is --threads N"},
+    {"-s", "--seed", "the seed is --seed N"},
+    {"--temperature", "--temp", "the temperature is --temp X"},
+    {"-ngl", NULL, "this build has no GPU to put layers on"},
+    {"--n-gpu-layers", NULL, "this build has no GPU to put layers on"},
+};
+
 static tern_status unknown_flag(cli_verb_id verb, const char *name, size_t length, tern_error *err)
 {
-  char nearest[64];
-  const char *verb_name = cli_verbs[verb].name;
-  help_nearest_flag(verb, name, length, nearest);
+  char room[64];
+  const char *verb_name = cli_verbs[verb].name, *nearest = help_nearest_flag(verb, name, length, room);
+  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+    if (strlen(elsewhere[i].name) == length && !memcmp(elsewhere[i].name, name, length) &&
+        (!elsewhere[i].here || find_flag(verb, elsewhere[i].here, strlen(elsewhere[i].here))))
+      return err_set(err, TERN_E_USAGE, "%s: unknown flag %s: %s", verb_name, elsewhere[i].name, elsewhere[i].hint);
   for (size_t i = 0; i < cli_n_flags; i++) {
     if (!has_name(&cli_flags[i], name, length))
       continue;
     for (int other = 0; other < VERB_COUNT; other++)
       if (cli_flags[i].verbs >> other & 1 && cli_verbs[other].name)
-        return err_set(err, TERN_E_USAGE, "%s: %.*s is a flag of %s, not of %s; the nearest that it has is %s",
-                       verb_name, (int)length, name, cli_verbs[other].name, verb_name, nearest);
+        return err_set(err, TERN_E_USAGE, "%s: %.*s is a flag of %s, not of %s%s%s", verb_name, (int)length, name,
+                       cli_verbs[other].name, verb_name, nearest ? "; the nearest that it has is " : "",
+                       nearest ? nearest : "");
   }
-  return err_set(err, TERN_E_USAGE, "%s: unknown flag %.*s: did you mean %s?", verb_name, (int)length, name, nearest);
+  if (nearest)
+    return err_set(err, TERN_E_USAGE, "%s: unknown flag %.*s: did you mean %s?", verb_name, (int)length, name, nearest);
+  return err_set(err, TERN_E_USAGE, "%s: unknown flag %.*s (tern help %s lists all)", verb_name, (int)length, name,
+                 verb_name);
 }
 
 /* ---- values ---- */
@@ -177,8 +200,10 @@ static tern_status bad_value(const cli_args *a, const char *name, const char *te
 static tern_status bad_range(const cli_args *a, const cli_flag *f, const char *name, const char *text, tern_error *err)
 {
   const char *kind = f->kind == FLAG_REAL ? "a number" : "a whole number";
-  return err_set(err, TERN_E_USAGE, "%s: %s: \"%.60s\" is not %s from %.15g to %.15g", cli_verbs[a->verb].name, name,
-                 text, kind, f->lo, f->hi);
+  /* llama.cpp's -m is the model */
+  const char *hint = !strcmp(name, "-m") ? " (-m is --max-tokens; the model is the first operand, or --model)" : "";
+  return err_set(err, TERN_E_USAGE, "%s: %s: \"%.60s\" is not %s from %.15g to %.15g%s", cli_verbs[a->verb].name, name,
+                 text, kind, f->lo, f->hi, hint);
 }
 
 /* Stores one value. `name` is the flag as it was spelled. */
@@ -279,15 +304,14 @@ static void set_defaults(cli_args *a)
 /* The verb's place, where `--help` and `--version` are welcome too. */
 static tern_status take_verb(cli_args *a, const char *word, tern_error *err)
 {
-  const char *nearest;
+  const char *nearest = NULL;
   if (!strcmp(word, "--version") || !strcmp(word, "-V"))
     word = "version";
   else if (!strcmp(word, "--help") || !strcmp(word, "-h"))
     word = "help";
   a->verb = help_find_verb(word, &nearest);
   if (a->verb == VERB_COUNT)
-    return err_set(err, TERN_E_USAGE, "unknown verb %s: did you mean %s? (tern help lists all)", *word ? word : "\"\"",
-                   nearest);
+    return help_unknown_verb("", word, nearest, err);
   return TERN_OK;
 }
 
@@ -314,8 +338,9 @@ tern_status args_parse(int argc, char **argv, cli_args *out, tern_error *err)
         return err_set(err, TERN_E_USAGE, "%s: %s: \"%.60s\" is not true or false, and an operand too many",
                        cli_verbs[out->verb].name, before, word);
       if (out->n_words == cli_verbs[out->verb].max_words && !out->help)
-        return err_set(err, TERN_E_USAGE, "%s: \"%.60s\" is one operand too many: tern %s %s",
-                       cli_verbs[out->verb].name, word, cli_verbs[out->verb].name, cli_verbs[out->verb].operands);
+        return err_set(err, TERN_E_USAGE, "%s: \"%.60s\" is one operand too many: tern %s%s%s",
+                       cli_verbs[out->verb].name, word, cli_verbs[out->verb].name,
+                       *cli_verbs[out->verb].operands ? " " : "", cli_verbs[out->verb].operands);
       if (out->n_words < CLI_MAX_WORDS)
         out->words[out->n_words++] = word;
     }

@@ -43,6 +43,10 @@ typedef struct talk {
   bool terminal;    /* a person types */
   tern_result last; /* of the last answer, without its text and ids */
   bool answered;
+  /* Where the last answer was stopped, what is known of it: the engine gives no result then. */
+  bool stopped;
+  size_t prompt_tokens, stopped_after;
+  double stopped_seconds;
 } talk;
 
 /* ---- reading ---- */
@@ -183,9 +187,10 @@ static void keep_answer(talk *t)
 static void reply(talk *t)
 {
   int32_t *ids = NULL;
-  size_t n;
+  size_t n = 0;
   tern_result result = {0};
   tern_error why = {0};
+  double start = use_seconds();
   buf_clear(&t->answer);
   tern_status status = answer_chat_ids(&t->r, t->messages, &ids, &n, &why);
   if (status == TERN_OK)
@@ -200,7 +205,13 @@ static void reply(talk *t)
   out_write("\n", 1);
   out_flush();
   keep_answer(t);
-  if (!stopped) {
+  t->stopped = stopped;
+  if (stopped) {
+    size_t length = session_length(t->session->timeline);
+    t->prompt_tokens = n;
+    t->stopped_after = length > n ? length - n : 0;
+    t->stopped_seconds = use_seconds() - start;
+  } else {
     t->last = result;
     t->last.text = NULL;
     t->last.ids = NULL;
@@ -349,7 +360,10 @@ static bool command_load(talk *t, const char *rest)
 static bool command_stats(talk *t, const char *rest)
 {
   (void)rest;
-  if (t->answered)
+  if (t->stopped)
+    say("prompt %zu tokens; answer stopped after %zu tokens and %.1f s; peak memory %.0f MB; seed %llu",
+        t->prompt_tokens, t->stopped_after, t->stopped_seconds, use_peak_mb(), (unsigned long long)t->seed);
+  else if (t->answered)
     answer_say_stats(&t->last, t->seed);
   else
     say("no answer yet; seed %llu", (unsigned long long)t->seed);
@@ -388,7 +402,10 @@ static bool take_command(talk *t, const char *line)
       nearest = commands[i].name;
     }
   }
-  say("unknown command %s: did you mean %s? (/help lists all)", name, nearest);
+  if (text_is_slip(name, best))
+    say("unknown command %s: did you mean %s? (/help lists all)", name, nearest);
+  else
+    say("unknown command %s (/help lists all)", name);
   return true;
 }
 

@@ -14,8 +14,7 @@ const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length,
 {
   char asked[64];
   size_t best = (size_t)-1;
-  snprintf(asked, sizeof asked, "%.*s", (int)length, name);
-  snprintf(out, 64, "--help");
+  snprintf(asked, sizeof asked, "%.*s", (int)(length < 63 ? length : 63), name);
   for (size_t i = 0; i < cli_n_flags; i++) {
     if (!(cli_flags[i].verbs >> verb & 1))
       continue;
@@ -30,7 +29,7 @@ const char *help_nearest_flag(cli_verb_id verb, const char *name, size_t length,
       }
     }
   }
-  return out;
+  return text_is_slip(asked, best) ? out : NULL;
 }
 
 cli_verb_id help_find_verb(const char *name, const char **nearest)
@@ -47,7 +46,18 @@ cli_verb_id help_find_verb(const char *name, const char **nearest)
       *nearest = cli_verbs[i].name;
     }
   }
+  if (nearest && !text_is_slip(name, best))
+    *nearest = NULL;
   return VERB_COUNT;
+}
+
+tern_status help_unknown_verb(const char *where, const char *name, const char *nearest, tern_error *err)
+{
+  const char *shown = *name ? name : "\"\"";
+  if (nearest)
+    return err_set(err, TERN_E_USAGE, "%sunknown verb %s: did you mean %s? (tern help lists all)", where, shown,
+                   nearest);
+  return err_set(err, TERN_E_USAGE, "%sunknown verb %s (tern help lists all)", where, shown);
 }
 
 /* ---- texts ---- */
@@ -71,13 +81,19 @@ static void left_column(const cli_flag *f, char out[128])
     snprintf(to, (size_t)(end - to), " %s", f->choices);
 }
 
+/* What is too long for its column has a line of its own. */
+static void print_left(const char *left)
+{
+  out_printf("  %-*s", HELP_COLUMN, left);
+  if (strlen(left) >= HELP_COLUMN)
+    out_printf("\n  %-*s", HELP_COLUMN, "");
+}
+
 static void print_flag(const cli_flag *f)
 {
   char left[128];
   left_column(f, left);
-  out_printf("  %-*s", HELP_COLUMN, left);
-  if (strlen(left) >= HELP_COLUMN)
-    out_printf("\n  %-*s", HELP_COLUMN, "");
+  print_left(left);
   out_printf(" %s", f->help);
   if (f->choices) {
     out_write(" (", 2);
@@ -111,7 +127,8 @@ void help_all(void)
     if (!cli_verbs[i].name)
       continue;
     snprintf(left, sizeof left, "%s %s", cli_verbs[i].name, cli_verbs[i].operands);
-    out_printf("  %-*s %s\n", HELP_COLUMN, left, cli_verbs[i].summary);
+    print_left(left);
+    out_printf(" %s\n", cli_verbs[i].summary);
   }
   out_printf(
       "\ntern help VERB tells the flags of a verb. Exit status: 0; 1: bad input; 2: bad usage; 130: interrupted.\n"

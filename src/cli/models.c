@@ -306,6 +306,18 @@ static tern_status check_dir(const char *dir, models_need need, tern_error *err)
   return err_set(err, TERN_E_NOT_FOUND, "%s: no config.json in this directory: not an MLX-format checkpoint", dir);
 }
 
+/* ORG/NAME, as the hub has names: letters, digits, '-', '_' and '.', which begins none. */
+static bool has_repo_form(const char *id)
+{
+  const char *slash = strchr(id, '/');
+  if (!slash || slash == id || !slash[1] || *id == '.' || *id == '-' || slash[1] == '.')
+    return false;
+  for (const char *at = id; *at; at++)
+    if (at != slash && !isalnum((unsigned char)*at) && !strchr("-_.", *at))
+      return false;
+  return true;
+}
+
 /* Which entry `part` means: its whole id, else the only one that it is a part of. `model` is what the user wrote. */
 static tern_status match(const model_list *l, const char *model, const char *part, const model_entry **out,
                          tern_error *err)
@@ -329,13 +341,14 @@ static tern_status match(const model_list *l, const char *model, const char *par
   list_candidates(l, count ? part : NULL, &names);
   const char *text = names.failed ? "" : names.data;
   tern_status status;
+  bool is_repo = has_repo_form(part);
   if (count)
     status = err_set(err, TERN_E_NOT_FOUND, "%s: could be any of %zu models, name one: %s", model, count, text);
-  else if (l->n)
-    status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model; there are: %s", model, text);
   else
-    status = err_set(err, TERN_E_NOT_FOUND,
-                     "%s: no such file, directory or model; the Hugging Face cache and TERN_HOME hold none", model);
+    status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model%s%s%s; %s%s", model,
+                     is_repo ? "; tern does not download: `huggingface-cli download " : "", is_repo ? part : "",
+                     is_repo ? "` does, and a directory with the files will do too" : "",
+                     l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none", l->n ? text : "");
   buf_free(&names);
   return status;
 }

@@ -18,6 +18,8 @@
 
 /* mlx_lm.generate's --quantized-kv-start. */
 enum { KV_START = 5000 };
+/* Above this many native is no longer quick enough to go unremarked. */
+enum { MANY_PARAMETERS = 50000000 };
 enum { MOST_TEXT = 1 << 30, READ_AT_ONCE = 1 << 16 };
 
 tern_status use_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
@@ -104,6 +106,19 @@ void use_warn_prepared(const char *fault)
     say_warning("%s: left aside, the checkpoint is read instead (tern prepare makes it again)", fault);
 }
 
+void use_hint_native(const model *m)
+{
+  double values = 0;
+  int bits = quant_present(m->quant) ? quant_globals(m->quant).bits : 32;
+  for (size_t i = 0; m->numerics == TERN_NATIVE && i < ckpt_count(m->ckpt); i++) {
+    const st_tensor *t = ckpt_at(m->ckpt, i);
+    double words = (double)t->bytes / (double)st_dtype_size(t->dtype);
+    values += t->dtype == ST_U32 ? words * 32 / bits : words; /* packed */
+  }
+  if (values > MANY_PARAMETERS)
+    say_hint("numerics native is the slow lane, for comparisons with the reference; exact is the fast one");
+}
+
 tern_status use_network(const char *dir, const tern_model_options *options, model **out, tern_error *err)
 {
   tern_model_options o = *options;
@@ -111,6 +126,7 @@ tern_status use_network(const char *dir, const tern_model_options *options, mode
   double start = use_seconds();
   TRY(path_place(dir, model_open(dir, &o, false, out, err), err));
   use_warn_prepared((*out)->prepared_fault.text);
+  use_hint_native(*out);
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", 1e3 * (use_seconds() - start),
            (*out)->profile.id, use_numerics_name((*out)->numerics), (*out)->cx.backend->name,
            pool_size((*out)->workers), (*out)->prepared ? "prepared" : "as mapped");

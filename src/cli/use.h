@@ -19,6 +19,8 @@ tern_status use_make_prepared(const char *dir, const tern_model_options *o, prep
                               tern_error *err);
 /* Warns where prepared weights are there and left aside. An empty `fault`: they are not. */
 void use_warn_prepared(const char *fault);
+/* Where numerics are native and the model is not small: says that this lane is slow. */
+void use_hint_native(const model *m);
 /* A network without its text side, in numerics `o` says. */
 tern_status use_network(const char *dir, const tern_model_options *o, model **out, tern_error *err);
 

@@ -33,15 +33,14 @@ tern_status verb_version(const cli_args *a, tern_error *err)
 
 tern_status verb_help(const cli_args *a, tern_error *err)
 {
-  const char *nearest;
+  const char *nearest = NULL;
   if (a->n_words == 0) {
     help_all();
     return TERN_OK;
   }
   cli_verb_id verb = help_find_verb(a->words[0], &nearest);
   if (verb == VERB_COUNT)
-    return err_set(err, TERN_E_USAGE, "help: unknown verb %s: did you mean %s?", *a->words[0] ? a->words[0] : "\"\"",
-                   nearest);
+    return help_unknown_verb("help: ", a->words[0], nearest, err);
   help_verb(verb);
   return TERN_OK;
 }

@@ -20,7 +20,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import st  # noqa: E402
 from tally import Tally  # noqa: E402
-from terncli import BINARY, tern  # noqa: E402
+from terncli import BINARY, BUILD, tern  # noqa: E402
 
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 WINDOWED = HERE.parent / "golden" / "gemma3-bf16" / "model"
@@ -82,6 +82,10 @@ def test_help():
     expect("--version", 0, "--version", out=r"\d+\.\d+\.\d+")
     expect("--help", 0, "--help", out=r"(?s)run.*logits.*doctor")
     expect("help", 0, "help", out=r"(?s)run.*logits.*doctor")
+    lines = tern("help").out.decode().splitlines()
+    summaries = [line[37:] for line in lines if re.match(r"  .{34} \S", line)]
+    tally.check("help: every summary in its column", len(summaries) == len(VERBS) + 3, len(summaries))
+    tally.check("help: --split tells of --kv-bits", "--kv-bits goes by position" in tern("help", "logits").out.decode())
     for verb in VERBS:
         expect(f"help {verb}", 0, "help", verb, out=verb)
         expect(f"{verb} --help", 0, verb, "--help", out=verb)
@@ -93,6 +97,15 @@ def test_usage():
     expect("an unknown verb suggests", 2, "lgoits", err=r"lgoits.*logits")
     expect("an unknown flag suggests", 2, "logits", MODEL, "--ids", "1", "--setps", "2", err=r"--setps.*--steps")
     expect("an unknown flag with a value suggests", 2, "run", MODEL, "x", "--max-token=2", err=r"--max-token.*--max-tokens")
+    for args in (["pull", "x"], ["generate", MODEL], ["help", "generate"], ["run", MODEL, "x", "-y"], ["tokenize", MODEL, "x", "--split", "one"]):
+        done = expect(f"{args[0]} {args[-1]}: no far suggestion", 2, *args)
+        tally.check(f"{args[0]} {args[-1]}: none", done and "did you mean" not in done.err and "nearest" not in done.err, done and done.err)
+    for flags, said in {("-n", "5"): "--max-tokens N", ("-c", "64"): "--ctx N", ("-ngl", "99"): "no GPU", ("-t", "1"): "--threads N"}.items():
+        expect(f"llama.cpp's {flags[0]}", 2, "run", MODEL, "x", *flags, err=f"unknown flag {flags[0]}: .*{said}")
+    expect("llama.cpp's -m, run", 2, "run", "-m", MODEL, "x", err=r"-m: .*--max-tokens.*--model")
+    expect("llama.cpp's -m, logits", 2, "logits", "-m", MODEL, "--ids", "1", err=r"unknown flag -m: .*--model MODEL")
+    done = expect("an operand for ls", 2, "ls", "nosuch", err="nosuch")
+    tally.check("an operand for ls: no blank at the end", done and done.err.endswith("tern ls\n"), done and done.err)
     expect("a far unknown flag", 2, "inspect", MODEL, "--qqqqqqqq", err="--qqqqqqqq")
     expect("a flag of another verb", 2, "tokenize", MODEL, "x", "--split", "one", err="--split")
     expect("a flag without its value", 2, "logits", MODEL, "--ids", err="--ids")
@@ -188,8 +201,8 @@ def check_trace(folder):
     expect("a trace in a folder that is not there", 1, "logits", MODEL, "--ids", "1", "--trace", folder / "no" / "t", err="no/t")
     if Path("/dev/full").exists():
         full = folder / "full"
-        full.symlink_to("/dev/full")
-        expect("a trace on a full disk", 1, "logits", MODEL, "--ids", "1", "--trace", full, err="full: .*[Nn]o space")
+        Path(f"{full}.f32").symlink_to("/dev/full")
+        expect("a trace on a full disk", 1, "logits", MODEL, "--ids", "1", "--trace", full, err="full.f32: .*[Nn]o space")
 
 
 def test_logits():
@@ -216,6 +229,13 @@ def test_logits():
             ids.write_text(good)
             same = document(f"--ids-file {good!r}", "logits", MODEL, "--ids-file", ids)
             tally.check(f"--ids-file {good!r} is --ids", same == filed)
+            tally.check(f"--ids {good!r} is the same", document(f"--ids {good!r}", "logits", MODEL, "--ids", good) == filed)
+        fed = document("--feed", "logits", MODEL, "--ids", "1", "--feed", "9,8,7")
+        for good in ("[9, 8,7]", "9 8\n7"):
+            tally.check(f"--feed {good!r}", document(f"--feed {good!r}", "logits", MODEL, "--ids", "1", "--feed", good) == fed)
+        for bad in ("5,6,x,8", "[5,6,7,8", "5,6,7,8]", "[[5,6]]", "[5 6]", "[5,6,]", "[]", "[1.5]", "", " ", "[5] [6]", "[-1]"):
+            expect(f"--ids {bad!r}", 2, "logits", MODEL, "--ids", bad, err="logits: --ids: ")
+            expect(f"--feed {bad!r}", 2, "logits", MODEL, "--ids", "1", "--feed", bad, err="logits: --feed: ")
         for bad in (b"5,6,x,8", b"5,6\x007,8", b"[5,6,7,8", b"5,6,7,8]", b"[[5,6]]", b"[5,6\x00,7]", b"[5 6]", b"[5,6,]", b"[]", b"[1.5]", b"", b"[5] [6]"):
             ids.write_bytes(bad)
             expect(f"--ids-file {bad!r}", 1, "logits", MODEL, "--ids-file", ids)
@@ -232,6 +252,18 @@ def test_logits():
                 why = f"does not name {names}: {done.error_line}"
             tally.check(f"--ids {ids!r} is refused", why is None, why)
         expect("longer than the context", 1, "logits", MODEL, "--ids", ",".join(["1"] * 1000), "--steps", "500", "--ctx", "1024", err="1024")
+
+
+def test_native_is_slow():
+    """Said of models that are not small, with -v or on a terminal."""
+    said = expect("native, small", 0, "logits", MODEL, "--ids", "1", "--numerics", "native", "-v")
+    tally.check("native, small: nothing said", said and "slow lane" not in said.err, said and said.err)
+    large = BUILD / "models" / "smollm2"
+    if not large.is_dir():
+        return
+    for mode, flag, want in (("native", "-v", True), ("native", "--all", False), ("exact", "-v", False)):
+        said = expect(f"{mode}, large, {flag}", 0, "logits", large, "--ids", "1", "--numerics", mode, flag)
+        tally.check(f"{mode}, large, {flag}: says so or not", said and ("slow lane" in said.err) == want, said and said.err)
 
 
 def test_text():
@@ -292,7 +324,11 @@ def test_inspect():
         expect("ls with nothing there", 0, "ls", env=env)
         tally.check("ls --json with nothing there", document("ls --json", "ls", "--json", env=env) in ([], {"models": []}))
         expect("run without a model where none is", 1, "run", env=env)
-        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model")
+        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*tern does not download: `huggingface-cli download some/model` does.*hold none$")
+        expect("a revision that is not there", 1, "inspect", "some/model@v1", env=env, err="some/model@v1: no such .*huggingface-cli download some/model`")
+        for name in ("model", "./some/model", "a/b/c", "some/", "/model"):
+            done = expect(f"{name}: not a repo's name", 1, "inspect", name, env=env, err="no such")
+            tally.check(f"{name}: no word of downloads", done and "download" not in done.err, done and done.err)
         snapshot = Path(home) / "models--tiny--llama" / "snapshots" / "abc"
         (snapshot.parent.parent / "refs").mkdir(parents=True)
         (snapshot.parent.parent / "refs" / "main").write_text("abc")
@@ -724,6 +760,8 @@ def test_chat_interrupts():
     talk.process.send_signal(signal.SIGINT)
     talk.says("/clear\n")
     tally.check("SIGINT stops an answer", talk.hears(b"cleared", but_not=b"tok/s"))
+    talk.says("/stats\n")
+    tally.check("/stats tells of the stopped answer", talk.hears(b"answer stopped after", but_not=b"tok/s"))
     talk.await_prompt()
     talk.process.send_signal(signal.SIGINT)
     tally.check("SIGINT at the prompt is answered", talk.hears(b"again"))

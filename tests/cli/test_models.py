@@ -1,8 +1,11 @@
-"""Which directory MODEL means, and how the command line ends when it is interrupted or its output cannot be written
+"""Which directory MODEL means, how the command line ends when it is interrupted or its output cannot be written, where
+results go, and that names from checkpoints reach no terminal raw
 (standard library only)."""
 
 import json
 import os
+import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -14,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import st  # noqa: E402
 from tally import Tally  # noqa: E402
 from terncli import BINARY, tern  # noqa: E402
 
@@ -155,6 +159,77 @@ def test_outputs(folder):
         tally.check(f"{args[0]} into a full disk", done.returncode == 1 and len(lines) == 1 and "stdout" in lines[0], f"{done.returncode} {lines}")
     done = subprocess.run(f'"{BINARY}" logits "{LLAMA}" --ids 1 --out "{folder}/rows" >&-', shell=True, capture_output=True)
     tally.check("a closed stdout", done.returncode == 1 and os.path.getsize(f"{folder}/rows") == 4 * 320, done.stderr)
+
+
+def expect(label, status, *args, err=""):
+    done = tern(*args)
+    good = done.status == status and (not status or done.error_line.startswith("tern: error: ") and not done.out) and err in done.err
+    tally.check(label, good, f"{done.status} {done.err[-200:]}")
+
+
+def test_two_results(folder):
+    """--out and --trace may not write one file; a trace, which is two files, has to be one that another can go beside."""
+    folder = Path(folder)
+    row, old = ("logits", LLAMA, "--ids", "1"), "stays"
+    same = folder / "same"
+    for out, trace in ((same, same), (f"{same}.f32", same), (same, f"{folder}/./same"), (f"{folder}/../{folder.name}/same.f32", same)):
+        same.write_text(old)
+        expect(f"--out and --trace of one file ({Path(out).name})", 2, *row, "--out", out, "--trace", trace, err="--out and --trace both write")
+        tally.check("the file stays", same.read_text() == old and not Path(f"{same}.f32").exists())
+    expect("--out and --trace of two files", 0, *row, "--out", folder / "rows", "--trace", same)
+    link = folder / "link"
+    link.symlink_to("/dev/null")  # the devices' own names would be at risk from a tern that fails here
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    for target in (link, pipe, folder):
+        expect(f"--trace {target}", 1, *row, "--trace", target, err="not a regular file")
+        tally.check(f"--trace {target} makes nothing", not Path(f"{target}.f32").exists())
+
+
+def test_link(folder):
+    """A result through a link goes where the link leads, as /dev/stdout into a file does; the link stays."""
+    folder = Path(folder)
+    target, link = folder / "target", folder / "to-target"
+    target.write_text("old")
+    link.symlink_to(target.name)
+    expect("--out through a link", 0, "logits", LLAMA, "--ids", "1", "--out", link)
+    tally.check("the link stays", link.is_symlink() and not target.is_symlink() and target.stat().st_size == 4 * 320)
+    expect("--out and --trace by a link", 2, "logits", LLAMA, "--ids", "1", "--out", link, "--trace", target, err="both write")
+
+
+def test_file_limit(folder):
+    """A limit on the size of files (ulimit -f) is a full disk, not a signal that leaves half a file."""
+    folder = Path(folder)
+    for flags in (["--out", folder / "rows"], ["--trace", folder / "trace"]):
+        done = subprocess.run([BINARY, "logits", str(LLAMA), "--ids", "1,2,3,4,5,6,7,8", "--all", *map(str, flags)], capture_output=True,
+                              timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        error = done.stderr.decode()
+        good = done.returncode == 1 and "File too large" in error and len(error.splitlines()) == 1 and not done.stdout
+        tally.check(f"{flags[0]} beyond the limit of a file's size", good, f"{done.returncode} {error[-200:]}")
+        tally.check(f"{flags[0]} beyond it leaves nothing", not list(folder.iterdir()), list(folder.iterdir()))
+
+
+def test_hostile_names(folder):
+    """What a checkpoint calls things reaches no terminal raw: neither escapes, line breaks nor text-direction controls."""
+    evil = "e\x1b]0;x\x07\n\u202egpj\u2066\u0085"
+    model = st.copy_model(LLAMA, Path(folder) / f"m{evil}")
+    values = json.loads((model / "config.json").read_text())
+    key, tensor = f"key{evil}{'k' * 300}", f"model.layers.0.self_attn.rotary_emb.inv_freq{evil}{'t' * 300}"
+    (model / "config.json").write_text(json.dumps({**values, key: 1, "torch_dtype": f"d{evil}"}))
+    st.adding(next(model.glob("*.safetensors")), tensor)
+    said = [tern("inspect", model), tern("inspect", model, "-v"), tern("ls", "-v", env={"TERN_HOME": folder, "HF_HUB_CACHE": folder})]
+    for done in said:
+        text = done.out.decode() + done.err
+        tally.check("hostile names: runs", done.status == 0, done.err[-200:])
+        found = [hex(ord(c)) for c in text if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\u2066")]
+        tally.check("hostile names: clean", not found and "\ngpj" not in text, found)
+        tally.check("hostile names: cut", "k" * 200 not in text and "t" * 200 not in text)
+    tally.check("hostile names: shown", re.search(r"unread keys.* keye\?\]0;x.*k\.\.\.", said[0].out.decode()), said[0].out[:400])
+    plain = json.loads(tern("inspect", model, "--json").out)
+    tally.check("hostile names: whole in JSON", plain and key in plain["unread_keys"] and tensor in [t["name"] for t in plain["tensors"]])
+    (model / "config.json").write_text(json.dumps({**values, "model_type": f"llamb{evil}"}))
+    done = tern("inspect", model)
+    tally.check("hostile names: of a type", done.status == 1 and not re.search("[\x1b\x07\u202e]", done.out.decode() + done.err), done.err)
 
 
 def main():

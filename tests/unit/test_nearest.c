@@ -220,6 +220,10 @@ static void distances(void **state)
   assert_int_equal(text_distance("llama", "lalma"), 1);
   assert_int_equal(text_distance("", "qwen"), 4);
   assert_int_equal(text_distance("qwen2", "qwen3"), 1);
+  assert_true(text_is_slip("lgoits", text_distance("lgoits", "logits")));
+  assert_false(text_is_slip("pull", text_distance("pull", "ppl")));
+  assert_false(text_is_slip("-n", text_distance("-n", "-p")));
+  assert_false(text_is_slip("", text_distance("", "ls")));
 }
 
 int main(void)
