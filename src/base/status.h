@@ -17,6 +17,8 @@ tern_status err_prefix(tern_error *err, tern_status status, const char *format, 
     __attribute__((format(printf, 3, 4)));
 /* Replaces controls (those of text direction too) and broken bytes by '?', in place: what a terminal may be shown. */
 void err_clean(char *text);
+/* Room for any path, as a copy. */
+enum { ERR_CLEAN_PATH = 4097 };
 /* The same of a copy in out[size] (size > 4), which is returned; a text that is too long for it is cut and ends in
  * "...". */
 const char *err_clean_copy(const char *text, char *out, size_t size);

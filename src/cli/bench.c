@@ -256,9 +256,11 @@ static void print_json(const bench *b, const char *dir)
 
 static void print_table(const bench *b, const char *dir)
 {
+  char shown[ERR_CLEAN_PATH];
   out_printf("%s: %s on %s, weights %s, %d thread%s; opened in %.1f ms, peak %.0f MB, memory reads at %.1f GB/s\n\n",
-             dir, use_numerics_name(b->m->numerics), b->m->cx.backend->name, b->m->prepared ? "prepared" : "as mapped",
-             pool_size(b->m->workers), pool_size(b->m->workers) > 1 ? "s" : "", b->open_ms, b->peak_mb, b->bandwidth);
+             err_clean_copy(dir, shown, sizeof shown), use_numerics_name(b->m->numerics), b->m->cx.backend->name,
+             b->m->prepared ? "prepared" : "as mapped", pool_size(b->m->workers),
+             pool_size(b->m->workers) > 1 ? "s" : "", b->open_ms, b->peak_mb, b->bandwidth);
   out_printf("| kind   |      n |  depth | batch |            tok/s |  ms/token | weights GB/s | share |\n");
   out_printf("|--------|-------:|-------:|------:|-----------------:|----------:|-------------:|------:|\n");
   for (size_t i = 0; i < b->n_rows; i++) {

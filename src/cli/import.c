@@ -9,9 +9,10 @@
 
 static void print_text(const import_report *r, const char *dir)
 {
-  char in[32], out[32];
-  out_printf("%s: %s as %s, %zu tensors, %s -> %s, floats as %s\n", dir, r->architecture, r->model_type, r->tensors_out,
-             describe_bytes((double)r->bytes_in, in), describe_bytes((double)r->bytes_out, out), r->dtype);
+  char in[32], out[32], shown[ERR_CLEAN_PATH];
+  out_printf("%s: %s as %s, %zu tensors, %s -> %s, floats as %s\n", err_clean_copy(dir, shown, sizeof shown),
+             r->architecture, r->model_type, r->tensors_out, describe_bytes((double)r->bytes_in, in),
+             describe_bytes((double)r->bytes_out, out), r->dtype);
   for (size_t i = 0; i < r->n_kinds; i++) {
     const import_kind *k = &r->kinds[i];
     char form[64];

@@ -173,7 +173,7 @@ static void print_json(const model *m, const char *dir, const memory_need *need,
  * Names of tensors, keys, types and directories come from whoever made the checkpoint: a terminal is shown them clean,
  * and not longer than LONGEST_SHOWN. JSON has them as they are. */
 
-enum { LONGEST_SHOWN = 200, LONGEST_PATH = 4097 };
+enum { LONGEST_SHOWN = 200 };
 
 static void print_memory(const memory_need *n)
 {
@@ -213,7 +213,7 @@ static void print_eos(const model *m, const eos_list *eos)
 
 static void print_text(const model *m, const char *dir, const memory_need *need, const eos_list *eos)
 {
-  char quantisation[64], size[32], shape[160], path[LONGEST_PATH], clean[LONGEST_SHOWN];
+  char quantisation[64], size[32], shape[160], path[ERR_CLEAN_PATH], clean[LONGEST_SHOWN];
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m), cursor = 0;
   out_printf("path          %s\nmodel type    %s\nprofile       %s (tier %s)\nfidelity      %s: %s\noracle        %s\n",
              err_clean_copy(dir, path, sizeof path), err_clean_copy(cfg_model_type(m->cfg), clean, sizeof clean),

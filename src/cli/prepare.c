@@ -8,7 +8,7 @@
 tern_status verb_prepare(const cli_args *a, tern_error *err)
 {
   const char *name;
-  char *dir, *path, bytes[32];
+  char *dir, *path, bytes[32], shown[ERR_CLEAN_PATH];
   tern_model_options options;
   prepared_report report;
   TRY(args_need_model(a, &name, NULL, err));
@@ -23,7 +23,7 @@ tern_status verb_prepare(const cli_args *a, tern_error *err)
     out_json(json_pack("{ss sI sI sb sf}", "path", path, "bytes", (json_int_t)report.bytes, "matrices",
                        (json_int_t)report.matrices, "was_there", (int)report.was_there, "seconds", seconds));
   else
-    out_printf("%s: %zu matrices, %s, %s in %.1f s\n", path, report.matrices,
+    out_printf("%s: %zu matrices, %s, %s in %.1f s\n", err_clean_copy(path, shown, sizeof shown), report.matrices,
                describe_bytes((double)report.bytes, bytes), report.was_there ? "there already, verified" : "made",
                seconds);
   mem_free(path);

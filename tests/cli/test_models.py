@@ -217,7 +217,8 @@ def test_hostile_names(folder):
     key, tensor = f"key{evil}{'k' * 300}", f"model.layers.0.self_attn.rotary_emb.inv_freq{evil}{'t' * 300}"
     (model / "config.json").write_text(json.dumps({**values, key: 1, "torch_dtype": f"d{evil}"}))
     st.adding(next(model.glob("*.safetensors")), tensor)
-    said = [tern("inspect", model), tern("inspect", model, "-v"), tern("ls", "-v", env={"TERN_HOME": folder, "HF_HUB_CACHE": folder})]
+    said = [tern("inspect", model), tern("inspect", model, "-v"), tern("bench", model, "-p", "2", "-n", "2", "-r", "1"),
+            tern("ls", "-v", env={"TERN_HOME": folder, "HF_HUB_CACHE": folder})]
     for done in said:
         text = done.out.decode() + done.err
         tally.check("hostile names: runs", done.status == 0, done.err[-200:])
