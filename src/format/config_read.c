@@ -117,7 +117,7 @@ static tern_status store_int(const cfg_field *f, const json_t *value, const char
 
 static tern_status store_float(const cfg_field *f, const json_t *value, const char *where, double *at, tern_error *err)
 {
-  double x;
+  double x = 0;
   TRY(cfg_value_float(value, where, &x, err));
   if ((f->min != 0 || f->max != 0) && (x < f->min || x > f->max)) {
     char wanted[100];
@@ -196,7 +196,7 @@ tern_status cfg_obj_string(const json_t *object, const char *where, const char *
 
 static tern_status item_int(const json_t *value, const char *where, void *at, tern_error *err)
 {
-  int64_t x;
+  int64_t x = 0;
   TRY(cfg_value_int(value, where, INT_MIN, INT_MAX, &x, err));
   *(int *)at = (int)x;
   return TERN_OK;

@@ -148,8 +148,8 @@ static tern_status skip_values(cursor *c, uint32_t type, uint64_t count, const c
     return truncated(c, where);
   for (uint64_t i = 0; i < count; i++) {
     gguf_string s;
-    uint32_t element;
-    uint64_t n;
+    uint32_t element = 0;
+    uint64_t n = 0;
     TRY(type == GGUF_STRING ? take_string(c, &s, where) : skip_array(c, where, depth + 1, &element, &n));
   }
   return TERN_OK;
