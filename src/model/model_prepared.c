@@ -3,6 +3,8 @@
  * A file is looked for where the options name a directory and the backend has a layout of its own. One that is there
  * and cannot be trusted is left aside, which the model remembers for whoever tells the user: the checkpoint gives the
  * same bits. Making one on demand refuses what cannot be made. */
+#include <unistd.h>
+
 #include "base/mem.h"
 #include "model/model.h"
 
@@ -69,8 +71,17 @@ tern_status model_use_prepared(model *m, const tern_model_options *o, bool heade
     TRY(check_prepare(m, o, err));
   if (!m->cx.backend->layout || !o->prepared_dir || o->prepare == TERN_PREPARE_NEVER)
     return TERN_OK;
-  TRY(prepared_find_place(o->prepared_dir, m->ckpt, m->cx.backend->layout, &place, err));
-  tern_status status = now ? make_prepared(m, o, &place, NULL, NULL, err) : TERN_OK;
+  if (!now && access(o->prepared_dir, F_OK)) /* nothing was ever made: nothing to look for */
+    return TERN_OK;
+  tern_error why = {0};
+  tern_status status = prepared_find_place(o->prepared_dir, m->ckpt, m->cx.backend->layout, &place, &why);
+  if (status != TERN_OK) {
+    if (now || status == TERN_E_NOMEM)
+      return err_set(err, why.status, "%s", why.text);
+    m->prepared_fault = why;
+    return TERN_OK;
+  }
+  status = now ? make_prepared(m, o, &place, NULL, NULL, err) : TERN_OK;
   if (status == TERN_OK)
     status = use_prepared(m, &place, err);
   mem_free(place.path);
@@ -84,6 +95,7 @@ tern_status model_prepare(const char *dir, const tern_model_options *options, co
   prepared_place place = {0};
   model *m;
   o.prepare = TERN_PREPARE_NEVER;
+  o.mlock = false; /* what is locked is what steps read later, not what is read here */
   TRY(model_open(dir, &o, true, &m, err));
   tern_status status = check_prepare(m, &o, err);
   if (status == TERN_OK)
@@ -113,6 +125,12 @@ static bool is_prepared(const matrix_list *l, const st_tensor *t)
   return false;
 }
 
+/* Whether rows of the embedding, which every token looks up, lie in the tensor. */
+static bool is_table(const ops_weight *embed, const st_tensor *t)
+{
+  return embed->data == t->data || embed->scales == t->data || embed->biases == t->data;
+}
+
 size_t model_weight_bytes(model *m)
 {
   matrix_list l = {0};
@@ -137,7 +155,7 @@ tern_status model_lock(model *m, tern_error *err)
   if (status == TERN_OK)
     status = weights_each_product(&m->weights, m->config.layers, list_matrix, &l, err);
   for (size_t i = 0; i < ckpt_count(m->ckpt) && status == TERN_OK; i++)
-    if (!is_prepared(&l, ckpt_at(m->ckpt, i)))
+    if (!is_prepared(&l, ckpt_at(m->ckpt, i)) || is_table(&m->weights.embed, ckpt_at(m->ckpt, i)))
       status = ckpt_lock_tensor(m->ckpt, ckpt_at(m->ckpt, i), err);
   mem_free(l.items);
   return status;

@@ -19,7 +19,7 @@ struct prepared {
   const prepared_entry *entries;
 };
 
-_Static_assert(sizeof(prepared_head) == 160 && sizeof(prepared_entry) == 64, "the format has no padding");
+_Static_assert(sizeof(prepared_head) == 160 && sizeof(prepared_entry) == 72, "the format has no padding");
 
 /* ---- sums ---- */
 
@@ -40,6 +40,15 @@ uint64_t prepared_sum_end(const prepared_sum *s)
   return hash_bytes64(s->lane, sizeof s->lane);
 }
 
+uint64_t prepared_sample(const uint8_t *layout, size_t bytes)
+{
+  prepared_sum s = {0};
+  size_t blocks = bytes / sizeof s.lane;
+  for (size_t i = 0; i < 3 && blocks; i++)
+    prepared_sum_add(&s, layout + (blocks - 1) * i / 2 * sizeof s.lane, sizeof s.lane);
+  return prepared_sum_end(&s);
+}
+
 void prepared_digest(prepared_head *head, const prepared_entry *entries, char out[SHA256_HEX])
 {
   prepared_head blank = *head;
@@ -52,25 +61,35 @@ void prepared_digest(prepared_head *head, const prepared_entry *entries, char ou
 
 /* ---- identity ---- */
 
-enum { SAMPLE = 64 };
+enum { SAMPLE = 64, STRIDE = 4 << 20 };
 
-/* 64 bytes from the middle of each tensor, read past the mapping so that no page becomes resident. */
+/* Read past the mapping, so that no page becomes resident. */
+static tern_status add_sample(const st_file *f, off_t at, size_t n, buf *out, tern_error *err)
+{
+  char bytes[SAMPLE];
+  for (size_t done = 0; done < n;) {
+    ssize_t got = pread(f->map.fd, bytes + done, n - done, at + (off_t)done);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return got ? err_errno(err, f->path, "read") : err_set(err, TERN_E_IO, "%s: the file shrank", f->path);
+    done += (size_t)got;
+  }
+  buf_add(out, bytes, n);
+  return TERN_OK;
+}
+
+/* 64 bytes from every 4 MiB of each tensor, from its middle, and its last. */
 static tern_status add_samples(const st_file *f, buf *out, tern_error *err)
 {
   for (size_t i = 0; i < f->n_tensors; i++) {
     const st_tensor *t = &f->tensors[i];
-    char bytes[SAMPLE];
+    off_t start = t->data - f->map.data;
     size_t n = t->bytes < SAMPLE ? t->bytes : SAMPLE;
-    off_t at = t->data - f->map.data + (off_t)((t->bytes - n) / 2);
-    for (size_t done = 0; done < n;) {
-      ssize_t got = pread(f->map.fd, bytes + done, n - done, at + (off_t)done);
-      if (got < 0 && errno == EINTR)
-        continue;
-      if (got <= 0)
-        return got ? err_errno(err, f->path, "read") : err_set(err, TERN_E_IO, "%s: the file shrank", f->path);
-      done += (size_t)got;
-    }
-    buf_add(out, bytes, n);
+    for (size_t at = 0; at + n <= t->bytes && n; at += STRIDE)
+      TRY(add_sample(f, start + (off_t)at, n, out, err));
+    TRY(add_sample(f, start + (off_t)((t->bytes - n) / 2), n, out, err));
+    TRY(add_sample(f, start + (off_t)(t->bytes - n), n, out, err));
   }
   return TERN_OK;
 }
@@ -84,6 +103,8 @@ static tern_status add_shard(const st_file *f, buf *out, tern_error *err)
   if (fstat(f->map.fd, &st))
     return err_errno(err, f->path, "stat");
   memcpy(&header, f->map.data, sizeof header);
+  if (header > f->map.size - sizeof header) /* it was checked; the file has changed since */
+    return err_set(err, TERN_E_IO, "%s: the file changed while it was opened", f->path);
   sha256_hex(f->map.data, sizeof header + (size_t)header, digest);
   buf_addf(out, "%s %zu %lld.%09ld %s\n", name ? name + 1 : f->path, f->map.size, (long long)st.st_mtim.tv_sec,
            st.st_mtim.tv_nsec, digest);
@@ -125,6 +146,8 @@ static tern_status check_entries(const prepared *p, tern_error *err)
     const prepared_entry *e = &p->entries[i];
     if (e->at % SAMPLE || e->bytes % SAMPLE || e->at < first || e->at > p->map.size || e->bytes > p->map.size - e->at)
       return broken(p, "an entry lies outside the file", err);
+    if (prepared_sample(p->map.data + e->at, e->bytes) != e->sample)
+      return broken(p, "its weights are damaged", err);
   }
   return TERN_OK;
 }
@@ -204,21 +227,33 @@ bool prepared_source(const ckpt *c, const ops_weight *w, uint32_t *shard, uint64
   return false;
 }
 
-const void *prepared_layout(const prepared *p, const ckpt *c, const ops_layout *layout, const ops_weight *w)
+/* The entry of w; NULL: none. */
+static const prepared_entry *find_entry(const prepared *p, const ckpt *c, const ops_weight *w)
 {
   uint32_t shard;
   uint64_t source;
-  size_t bytes = layout->bytes(w);
-  if (!bytes || !prepared_source(c, w, &shard, &source))
+  if (!prepared_source(c, w, &shard, &source))
     return NULL;
   for (uint32_t i = 0; i < p->head->entries; i++) {
     const prepared_entry *e = &p->entries[i];
     if (e->source == source && e->shard == shard && e->n == (uint64_t)w->n && e->k == (uint64_t)w->k &&
-        e->bits == (uint32_t)w->bits && e->group == (uint32_t)w->group && e->stored == (uint32_t)w->stored &&
-        e->bytes == bytes)
-      return p->map.data + e->at;
+        e->bits == (uint32_t)w->bits && e->group == (uint32_t)w->group && e->stored == (uint32_t)w->stored)
+      return e;
   }
   return NULL;
+}
+
+const void *prepared_layout(const prepared *p, const ckpt *c, const ops_layout *layout, const ops_weight *w)
+{
+  size_t bytes = layout->bytes(w);
+  const prepared_entry *e = bytes ? find_entry(p, c, w) : NULL;
+  return e && e->bytes == bytes ? p->map.data + e->at : NULL;
+}
+
+bool prepared_has_sum(const prepared *p, const ckpt *c, const ops_weight *w, uint64_t sum)
+{
+  const prepared_entry *e = find_entry(p, c, w);
+  return e && e->sum == sum;
 }
 
 tern_status prepared_check(const prepared *p, tern_error *err)

@@ -2,9 +2,9 @@
  * mapped by every later open and shared between processes. The bits of all results are the same with it and without it.
  *
  * It stands at DIR/IDENTITY/weights. The identity is a SHA-256 over the version of this format and of the layout and,
- * for each shard, its name, size, time of change, header, and 64 bytes from the middle of each tensor: what a
- * checkpoint is, as far as can be seen without reading it all. (A shard that is edited in place outside those bytes,
- * and given its old time again, passes for the old one.)
+ * for each shard, its name, size, time of change, header, and 64 bytes from every 4 MiB, the middle and the end
+ * of each tensor: what a checkpoint is, as far as can be seen without reading it all. (Shards of the same header, size
+ * and time that differ outside those bytes alone pass for one another; prepared_make compares everything.)
  *
  *   head      struct prepared_head
  *   entries   struct prepared_entry each: which rows of which shard, and where their layout stands in this file
@@ -13,9 +13,9 @@
  * Integers as the machine has them: layouts exist on little-endian machines alone.
  *
  * Whoever makes one writes it beside its place, reads it back against the sums of its entries, and renames it, so that
- * a file under the name is whole. Opening checks size, versions, identity, the digest of head and entries, and that all
- * places lie within; prepared_verify reads the rest too. Whatever does not hold is TERN_E_FORMAT, and the caller goes
- * on from the checkpoint.
+ * a file under the name is whole. Opening checks size, versions, identity, the digest of head and entries, that all
+ * places lie within, and a sample of each layout; prepared_verify reads the rest too. Whatever does not hold is
+ * TERN_E_FORMAT, and the caller goes on from the checkpoint.
  */
 #ifndef TERN_MODEL_PREPARED_H
 #define TERN_MODEL_PREPARED_H
@@ -26,7 +26,7 @@
 #include "format/checkpoint.h"
 #include "model/weights.h"
 
-enum { PREPARED_FORMAT = 1, PREPARED_PAGE = 4096, PREPARED_MOST = 1 << 20 /* entries */ };
+enum { PREPARED_FORMAT = 2, PREPARED_PAGE = 4096, PREPARED_MOST = 1 << 20 /* entries */ };
 
 typedef struct prepared_head {
   char magic[8]; /* "TERNPREP" */
@@ -44,6 +44,7 @@ typedef struct prepared_entry {
   uint64_t n, k;
   uint64_t at, bytes; /* in this file */
   uint64_t sum;       /* prepared_sum of the layout */
+  uint64_t sample;    /* prepared_sum of its first, middle and last 64 bytes: what an open looks at */
 } prepared_entry;
 
 /* Where a checkpoint's file is, whether it is there or not. */
@@ -64,6 +65,8 @@ const char *prepared_path(const prepared *p);
 size_t prepared_bytes(const prepared *p);
 /* The layout of w, a matrix of this checkpoint, or NULL. Valid while the file is open. */
 const void *prepared_layout(const prepared *p, const ckpt *c, const ops_layout *layout, const ops_weight *w);
+/* Whether the file says that w's layout has this prepared_sum. */
+bool prepared_has_sum(const prepared *p, const ckpt *c, const ops_weight *w, uint64_t sum);
 /* As ckpt_check. */
 tern_status prepared_check(const prepared *p, tern_error *err);
 /* Reads everything: TERN_E_FORMAT where a layout is not what was written. */
@@ -80,7 +83,7 @@ typedef struct prepared_watch {
 
 typedef struct prepared_report {
   size_t bytes, matrices;
-  bool was_there; /* whole already, and verified */
+  bool was_there; /* whole already, and what this checkpoint gives, byte for byte */
 } prepared_report;
 
 /* Makes the file of `place`, with the layouts of those of the n weights that have one. One that is there and verifies
@@ -100,6 +103,8 @@ typedef struct prepared_sum {
 } prepared_sum;
 void prepared_sum_add(prepared_sum *s, const uint8_t *data, size_t n);
 uint64_t prepared_sum_end(const prepared_sum *s);
+/* Of a layout's first, middle and last 64 bytes. */
+uint64_t prepared_sample(const uint8_t *layout, size_t bytes);
 /* Fills head->digest. */
 void prepared_digest(prepared_head *head, const prepared_entry *entries, char out[SHA256_HEX]);
 /* Which shard the matrix is in, and where. False: in none (a copy in memory). */

@@ -135,7 +135,8 @@ static tern_status list_entries(maker *m, const ops_weight *const *weights, size
                                                      .bytes = bytes};
   }
   if (!m->head.entries)
-    return err_set(err, TERN_E_UNSUPPORTED, "nothing to prepare: no matrix of this model has affine codes");
+    return err_set(err, TERN_E_UNSUPPORTED,
+                   "nothing to prepare: no matrix has affine codes that this backend lays out");
   uint64_t at = sizeof m->head + m->head.entries * sizeof *m->entries;
   at = (at + PREPARED_PAGE - 1) / PREPARED_PAGE * PREPARED_PAGE;
   for (uint32_t i = 0; i < m->head.entries; i++) {
@@ -207,6 +208,17 @@ static tern_status write_layout(maker *m, uint32_t i, tern_error *err)
   return ckpt_check(m->c, err);
 }
 
+/* Samples of the layouts as they stand in the file. */
+static tern_status take_samples(maker *m, tern_error *err)
+{
+  map file = {.slot = -1, .fd = -1};
+  TRY(map_open(m->part, &file, err));
+  for (uint32_t i = 0; i < m->head.entries; i++)
+    m->entries[i].sample = prepared_sample(file.data + m->entries[i].at, m->entries[i].bytes);
+  map_close(&file);
+  return TERN_OK;
+}
+
 /* Zeros where head and entries come, the layouts, then those. */
 static tern_status write_file(maker *m, tern_error *err)
 {
@@ -216,6 +228,7 @@ static tern_status write_file(maker *m, tern_error *err)
     TRY(write_all(m, zeros, PREPARED_PAGE, err));
   for (uint32_t i = 0; i < m->head.entries; i++)
     TRY(write_layout(m, i, err));
+  TRY(take_samples(m, err));
   prepared_digest(&m->head, m->entries, digest);
   memcpy(m->head.digest, digest, sizeof m->head.digest);
   if (lseek(m->fd, 0, SEEK_SET) < 0)
@@ -237,9 +250,25 @@ static tern_status read_back(const maker *m, tern_error *err)
   return status;
 }
 
+/* Whether the checkpoint is still what it was when its identity was taken. */
+static tern_status check_identity(const maker *m, tern_error *err)
+{
+  prepared_place now = {0};
+  TRY(prepared_find_place("", m->c, m->layout, &now, err));
+  bool same = memcmp(now.identity, m->place->identity, sizeof now.identity) == 0;
+  mem_free(now.path);
+  return same ? TERN_OK
+              : err_set(err, TERN_E_IO, "%s: the checkpoint changed while its weights were prepared", m->place->path);
+}
+
 static tern_status make_file(maker *m, tern_error *err)
 {
-  m->fd = open(m->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  for (int tries = 0; tries < 2; tries++) { /* a name that is taken is a killed process's of the same number */
+    m->fd = open(m->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (m->fd >= 0 || errno != EEXIST)
+      break;
+    unlink(m->part);
+  }
   if (m->fd < 0)
     return err_errno(err, m->part, "create");
   tern_status status = write_file(m, err);
@@ -247,6 +276,8 @@ static tern_status make_file(maker *m, tern_error *err)
     status = err_errno(err, m->part, "write");
   if (status == TERN_OK)
     status = read_back(m, err);
+  if (status == TERN_OK)
+    status = check_identity(m, err);
   if (status == TERN_OK && rename(m->part, m->place->path))
     status = err_errno(err, m->place->path, "rename into place");
   if (status != TERN_OK) {
@@ -263,15 +294,32 @@ static tern_status make_file(maker *m, tern_error *err)
 
 /* ---- making ---- */
 
-/* Whether a file is there that has every layout and holds in every byte. */
-static bool is_whole(const maker *m)
+/* The sum of the layout that the checkpoint gives. False: no memory, or cancelled. */
+static bool sum_again(maker *m, uint32_t i, uint64_t *out)
+{
+  prepared_sum sum = {0};
+  for (size_t at = 0, n; at < m->entries[i].bytes; at += n) {
+    n = m->layout->piece(m->weights[i], at, NULL);
+    if (cancelled(m) || !mem_grow(&m->piece, &m->piece_bytes, n, 1))
+      return false;
+    m->layout->piece(m->weights[i], at, m->piece);
+    prepared_sum_add(&sum, m->piece, n);
+  }
+  *out = prepared_sum_end(&sum);
+  return true;
+}
+
+/* Whether a file is there that has every layout and holds in every byte what this checkpoint gives. */
+static bool is_whole(maker *m)
 {
   prepared *p;
   if (prepared_open(m->place, m->layout, &p, NULL) != TERN_OK)
     return false;
   bool whole = true;
+  uint64_t sum = 0;
   for (uint32_t i = 0; i < m->head.entries; i++)
-    whole = whole && prepared_layout(p, m->c, m->layout, m->weights[i]);
+    whole = whole && prepared_layout(p, m->c, m->layout, m->weights[i]) && sum_again(m, i, &sum) &&
+            prepared_has_sum(p, m->c, m->weights[i], sum);
   whole = whole && prepared_verify(p, NULL) == TERN_OK;
   prepared_close(p);
   return whole;

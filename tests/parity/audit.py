@@ -97,10 +97,11 @@ def meet(tally, arch, folder, rule):
         more = {named_by(rule): mx.ones((4, 4))}
         if rule["if_tied"]:
             tie(v.config)
-            head = rule["pattern"]
+            head = rule["pattern"].removesuffix(".weight")
             v.weights = {k: w for k, w in v.weights.items() if not k.removeprefix("language_model.").startswith(head + ".")}
             table = next(k for k in v.weights if k.endswith(".weight") and k.split(".")[-2] in EMBEDDINGS).removesuffix(".weight")
-            more = {head + part: v.weights[table + part] for part in PARTS if table + part in v.weights}
+            parts = PARTS if rule["match"] == "module" else PARTS[:1]
+            more = {head + part: v.weights[table + part] for part in parts if table + part in v.weights}
         done = v.inspect()
         if rule["if_tied"] and done.status != 0:
             return tally.check(f"{label} has no part: it is never tied", "not in the checkpoint" in done.error_line, done.error_line)

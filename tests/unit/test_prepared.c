@@ -296,7 +296,15 @@ static void test_left_aside(void **state)
   assert_non_null(strstr(m->prepared_fault.text, "not as long"));
   model_close(m);
   mem_free(make(golden, false));
-  w.bytes[w.size - 3] ^= 1; /* seen by who makes, not by who opens */
+  w.bytes[w.size - 3] ^= 1; /* an end: seen by who opens */
+  put_file(w.path, w.bytes, w.size);
+  m = open_model(golden, options());
+  assert_null(m->prepared);
+  assert_non_null(strstr(m->prepared_fault.text, "damaged"));
+  model_close(m);
+  mem_free(make(golden, false));
+  w.bytes[w.size - 3] ^= 1;
+  w.bytes[w.size - 64 * 3] ^= 1; /* neither end nor middle: seen by who makes */
   put_file(w.path, w.bytes, w.size);
   mem_free(make(golden, false));
   m = open_model(golden, options());

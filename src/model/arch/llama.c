@@ -194,7 +194,7 @@ const arch arch_helium = {
     FIELDS(helium_fields),
     .rope = ROPE_PLAIN,
     .names = &arch_llama_names,
-    .drops = {DROP_TIED_HEAD},
+    .drops = {{.pattern = "lm_head", .match = MATCH_MODULE, .when = DROP_IF_TIED}},
 };
 
 static const cfg_field ernie4_5_fields[] = {

@@ -68,7 +68,7 @@ enum {
   }
 #define DROP_TIED_HEAD                                                                                                 \
   {                                                                                                                    \
-    .pattern = "lm_head", .match = MATCH_MODULE, .when = DROP_IF_TIED                                                  \
+    .pattern = "lm_head.weight", .match = MATCH_EXACT, .when = DROP_IF_TIED                                            \
   }
 /* Where the reference has no such rule and refuses the file, the head has to be the copy that it is taken for. */
 #define DROP_COPY(name)                                                                                                \

@@ -3,11 +3,13 @@
  * Outputs stand in lanes and k runs upward in every one of them, so each output is the reference's sum: x[k] times the
  * weight, rounded, added, rounded. Two ways, with equal bits:
  *
- *   one token      weights go from the mapping through registers straight into the sums (decode); the rows of the next
- *                  tile, which lie one after another, are prefetched meanwhile. From the prepared layout, where a
- * matrix has one, they come without being transposed (packed.h). anything else  a tile of weights, some outputs wide
- * and a block of k long, is expanded to float32 once, k-major, and multiplied with all tokens from registers of
- * MOST_TOKENS x 2 vectors (product). Sums wait in float32 between blocks of k, which rounds nothing.
+ * One token: weights go from the mapping through registers straight into the sums (decode); the rows of the next tile,
+ * which lie one after another, are prefetched meanwhile. From the prepared layout, where a matrix has one, they come
+ * without being transposed (packed.h).
+ *
+ * Anything else: a tile of weights, some outputs wide and a block of k long, is expanded to float32 once, k-major, and
+ * multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in float32 between blocks
+ * of k, which rounds nothing.
  *
  * A byte of a ternary matrix holds four outputs that lie a quarter of the matrix apart: a vector of bytes gives four
  * vectors of them, and its sums are multiplied by the factor of the matrix at the end.
