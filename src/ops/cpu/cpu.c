@@ -8,7 +8,6 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#include <string.h>
 
 #include "base/mem.h"
 #include "ops/cpu/layout.h"
@@ -47,24 +46,6 @@ ops_simd ops_simd_best(void)
 
 /* ---- memory ---- */
 
-static void *host_alloc(ops_context *cx, size_t bytes)
-{
-  (void)cx;
-  return mem_aligned(64, bytes);
-}
-
-static void host_release(ops_context *cx, void *p)
-{
-  (void)cx;
-  mem_free(p);
-}
-
-static void host_copy(ops_context *cx, void *to, const void *from, size_t bytes)
-{
-  (void)cx;
-  memcpy(to, from, bytes);
-}
-
 /* Scores of CPU_QUERIES queries a worker; the reference's attention wants one row. */
 static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err)
 {
@@ -89,8 +70,8 @@ static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads,
 #define ENTRY(op, level) [OP_##op] = cpu_##op##_##level,
 #define TABLE(level, label, own_layout)                                                                                \
   {                                                                                                                    \
-    .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_SHARED}, .alloc = host_alloc, .release = host_release,      \
-    .write = host_copy, .read = host_copy, .kv_block_bytes = ref_kv_block_bytes, .kv_quantise = ref_kv_quantise,       \
+    .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_SHARED}, .alloc = ref_alloc, .release = ref_release,        \
+    .write = ref_copy, .read = ref_copy, .kv_block_bytes = ref_kv_block_bytes, .kv_quantise = ref_kv_quantise,         \
     .reserve = reserve, .layout = (own_layout),                                                                        \
   }
 

@@ -9,19 +9,19 @@
 
 /* ---- memory ---- */
 
-static void *ref_alloc(ops_context *cx, size_t bytes)
+void *ref_alloc(ops_context *cx, size_t bytes)
 {
   (void)cx;
   return mem_aligned(64, bytes);
 }
 
-static void ref_release(ops_context *cx, void *p)
+void ref_release(ops_context *cx, void *p)
 {
   (void)cx;
   mem_free(p);
 }
 
-static void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes)
+void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes)
 {
   (void)cx;
   memcpy(to, from, bytes);

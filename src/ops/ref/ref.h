@@ -14,6 +14,11 @@
 #include "ops/ops.def"
 #undef OP
 
+/* Memory of a backend that computes on the host: aligned to 64 bytes, NULL where there is none; the caller releases. */
+void *ref_alloc(ops_context *cx, size_t bytes);
+void ref_release(ops_context *cx, void *p);
+void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes);
+
 /* Layout of a block of keys and values, in floats: keys [G][key_dim][64], so that 64 keys load together; then values
  * [G][64][value_dim]. Offsets of key i of a head (its dims are KV_BLOCK apart) and of value i. */
 static inline size_t ref_block_key(int head, int key_dim, int i)
