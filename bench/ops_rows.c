@@ -218,8 +218,8 @@ int main(int argc, char **argv)
   s.cpu = (ops_context){.backend = ops_cpu(level)};
   if (!s.cpu.backend || pool_open(s.threads, &s.cpu.workers, NULL) != TERN_OK)
     return 1;
-  if (s.ref.backend->reserve(&s.ref, TOKENS, KEYS, HEADS, NULL) != TERN_OK ||
-      s.cpu.backend->reserve(&s.cpu, TOKENS, KEYS, HEADS, NULL) != TERN_OK)
+  if (s.ref.backend->reserve(&s.ref, &(ops_room){.keys = KEYS}, NULL) != TERN_OK ||
+      s.cpu.backend->reserve(&s.cpu, &(ops_room){.keys = KEYS}, NULL) != TERN_OK)
     return 1;
   s.x = floats((size_t)TOKENS * UNIT);
   s.y = floats((size_t)TOKENS * UNIT);

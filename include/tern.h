@@ -77,8 +77,9 @@ typedef enum tern_prepare {
 } tern_prepare;
 
 typedef struct tern_model_options {
-  tern_numerics numerics; /* TERN_EXACT: float32, bits equal the reference's after set_dtype(float32) */
-  tern_backend backend;   /* AUTO: cpu for exact, ref for native */
+  tern_numerics numerics; /* TERN_EXACT: float32, bits equal the reference's after set_dtype(float32). TERN_FAST: other
+                             arithmetic, close to that */
+  tern_backend backend;   /* AUTO: cpu for exact and fast, ref for native */
   int threads;            /* 0: one per available core */
   int prefill_step;       /* upper bound of tokens in one piece of a prompt; 0: what fits. Changes no bits. */
   int max_kv_size;        /* > 0: models without windows of their own keep only so many keys (the first 4 pinned) */
@@ -86,7 +87,7 @@ typedef struct tern_model_options {
   int kv_group_size;      /* of values that share a scale: 32, 64 or 128; 0 means 64. Has to divide the heads' dims */
   int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
-  const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avx512": no higher than that */
+  const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avxvnni", "avx512", "avx512vnni": no higher */
   tern_prepare prepare;
   const char *prepared_dir; /* where prepared weights are kept; NULL: none are used or made */
 } tern_model_options;
@@ -101,7 +102,7 @@ typedef struct tern_model_info {
   const char *model_type; /* as in config.json */
   const char *profile;    /* "generic:llama" */
   const char *numerics;   /* "exact" | "native" | "fast" */
-  const char *backend;    /* "ref" | "cpu/avx512" ... */
+  const char *backend;    /* "ref" | "cpu/avx512vnni" ... */
   int vocab;              /* rows of the logits */
   int context;            /* positions the config declares; 0: not declared */
   int layers, width;

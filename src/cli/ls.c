@@ -87,9 +87,9 @@ static json_t *type_json(const arch *a, const model_profile *p)
   json_t *aliases = json_array();
   for (int i = 0; i < ARCH_MAX_ALIASES && a->aliases[i]; i++)
     out_append(&aliases, json_string(a->aliases[i]));
-  return json_pack("{ss so ss ss ss? s[ss]}", "type", a->name, "aliases", aliases, "tier", profile_tier_name(p->tier),
+  return json_pack("{ss so ss ss ss? s[sss]}", "type", a->name, "aliases", aliases, "tier", profile_tier_name(p->tier),
                    "fidelity", p->fidelity, "corrected", p->corrected, "numerics", use_numerics_name(TERN_EXACT),
-                   use_numerics_name(TERN_NATIVE));
+                   use_numerics_name(TERN_NATIVE), use_numerics_name(TERN_FAST));
 }
 
 static void list_types(bool json)

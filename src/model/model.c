@@ -12,34 +12,35 @@ enum { MOST_PIECE = 512, PIECE_BYTES = 256 << 20, KV_GROUP_SIZE = 64 };
 
 static tern_status choose_simd(const char *name, ops_simd *out, tern_error *err)
 {
-  ops_simd best = ops_simd_best();
-  *out = best;
+  *out = ops_simd_best();
   if (!name)
     return TERN_OK;
   for (ops_simd level = SIMD_BASELINE; level < SIMD_LEVELS; level++) {
     if (strcmp(ops_simd_name(level), name))
       continue;
-    if (level > best)
+    if (!ops_simd_has(level))
       return err_set(err, TERN_E_UNSUPPORTED, "simd: this machine or build has no %s", name);
     *out = level;
     return TERN_OK;
   }
-  return err_set(err, TERN_E_USAGE, "simd: %s is not baseline, avx2 or avx512", name);
+  return err_set(err, TERN_E_USAGE, "simd: %s is not baseline, avx2, avxvnni, avx512 or avx512vnni", name);
 }
 
 static tern_status choose_backend(const tern_model_options *o, ops_simd level, const ops_backend **out, tern_error *err)
 {
+  const ops_backend *ref = o->numerics == TERN_FAST ? ops_fast_ref() : ops_ref();
+  const ops_backend *cpu = o->numerics == TERN_FAST ? ops_cpu_fast(level) : ops_cpu(level);
   switch (o->backend) {
   case TERN_BACKEND_AUTO:
-    *out = o->numerics == TERN_EXACT ? ops_cpu(level) : ops_ref();
+    *out = o->numerics == TERN_NATIVE ? ref : cpu;
     break;
   case TERN_BACKEND_REF:
-    *out = ops_ref();
+    *out = ref;
     break;
   case TERN_BACKEND_CPU:
-    if (o->numerics != TERN_EXACT)
-      return err_set(err, TERN_E_UNSUPPORTED, "backend: cpu runs numerics exact; native runs on ref");
-    *out = ops_cpu(level);
+    if (o->numerics == TERN_NATIVE)
+      return err_set(err, TERN_E_UNSUPPORTED, "backend: cpu runs numerics exact and fast; native runs on ref");
+    *out = cpu;
     break;
   default:
     return err_set(err, TERN_E_UNSUPPORTED, "backend: cuda is not in this build");
@@ -225,5 +226,7 @@ tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, 
     return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB more of state, but %zu MB are free",
                    (long long)to, need >> 20, available >> 20);
   TRY(kv_seq_reserve(sequence, from, to, m->plan.max_tokens, err));
-  return m->cx.backend->reserve(&m->cx, m->plan.max_tokens, to, m->config.heads, err);
+  ops_room room = m->plan.room;
+  room.keys = to;
+  return m->cx.backend->reserve(&m->cx, &room, err);
 }

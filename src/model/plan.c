@@ -121,6 +121,22 @@ size_t plan_bytes_per_token(const model_config *m)
   return (3 * (size_t)m->width + most) * sizeof(float);
 }
 
+static void measure_room(plan *p)
+{
+  p->room.tokens = p->max_tokens;
+  for (int i = 0; i < p->n_records; i++) {
+    const op_record *r = &p->records[i];
+    if (r->kind == OP_linear && r->linear.w[0]->k > p->room.inputs)
+      p->room.inputs = r->linear.w[0]->k;
+    if (r->kind != OP_attention)
+      continue;
+    const struct op_attention *a = &r->attention;
+    int dims = a->key_dim > a->value_dim ? a->key_dim : a->value_dim;
+    p->room.heads = a->heads > p->room.heads ? a->heads : p->room.heads;
+    p->room.dims = dims > p->room.dims ? dims : p->room.dims;
+  }
+}
+
 static tern_status finish_logits(compiler *c, int logits, tern_error *err)
 {
   plan *p = c->plan;
@@ -139,6 +155,7 @@ static tern_status compile_all(compiler *c, const plan_options *o, tern_error *e
   TRY(model_config_act(c->config, &c->act, err));
   int logits = dense_emit(c);
   TRY(emit_close(c, err));
+  measure_room(c->plan);
   return finish_logits(c, logits, err);
 }
 

@@ -29,6 +29,7 @@ typedef struct plan {
   int n_records;
   plan_segment body, head;
   int max_tokens, head_rows;
+  ops_room room; /* what records ask of scratch; keys are the session's */
   float *memory; /* backend memory, all buffers */
   size_t memory_bytes;
   float *logits;      /* [head_rows, V], in `memory` */

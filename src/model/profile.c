@@ -25,7 +25,7 @@ NAMER(profile_loader_name, profile_loader, [LOADER_PLAIN] = "plain", [LOADER_WRA
 NAMER(profile_graph_name, profile_graph, [GRAPH_DENSE] = "dense", [GRAPH_DENSE_TEXT] = "dense-text")
 NAMER(profile_loop_name, profile_loop, [LOOP_UNIFORM] = "uniform", [LOOP_SPLIT] = "split")
 NAMER(profile_special_name, profile_special, [SPECIAL_NONE] = "none")
-static NAMER(level_name, profile_level, [LEVEL_L1] = "L1", [LEVEL_L2] = "L2")
+static NAMER(level_name, profile_level, [LEVEL_L1] = "L1", [LEVEL_L2] = "L2", [LEVEL_L3] = "L3")
 
     const char *profile_capability_name(int i)
 {
@@ -162,7 +162,7 @@ tern_status profile_check(const profile_row *row, const arch *a, const char *cor
 const profile_registry *profile_builtin(void)
 {
   static const profile_registry builtin = {.offers = CAP_DENSE | CAP_WRAPPED | CAP_WINDOWS | CAP_GROWN | CAP_TERNARY |
-                                                     CAP_EXACT | CAP_NATIVE};
+                                                     CAP_EXACT | CAP_NATIVE | CAP_FAST};
   return &builtin;
 }
 
@@ -277,11 +277,15 @@ void profile_artifact_of(const char *dir, profile_artifact *out)
 static void describe(const profile_row *row, const arch *a, const char *corrected, tern_numerics numerics,
                      model_profile *out)
 {
-  const char *claim = numerics == TERN_NATIVE ? "logits bit-identical to the reference as loaded"
-                                              : "logits bit-identical to the reference after set_dtype(float32)";
+  static const char *const claims[] = {
+      [TERN_EXACT] = "logits bit-identical to the reference after set_dtype(float32)",
+      [TERN_NATIVE] = "logits bit-identical to the reference as loaded",
+      [TERN_FAST] = "logits close to those of exact (docs/fast.md has the measure), the same at every level and size",
+  };
+  const char *claim = claims[numerics];
   out->arch = a;
   out->tier = row->tier;
-  out->fidelity = level_name(row->level);
+  out->fidelity = level_name(numerics == TERN_FAST ? LEVEL_L3 : row->level);
   out->oracle = row->oracle;
   out->corrected = corrected;
   out->needs = row->needs | needs_of(a);

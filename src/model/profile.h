@@ -23,6 +23,7 @@ typedef enum profile_tier { TIER_GENERIC, TIER_FAMILY, TIER_TARGETED } profile_t
 typedef enum profile_level {
   LEVEL_L1, /* bit-identical to the reference */
   LEVEL_L2, /* bit-identical to the reference once stated faults of it are corrected */
+  LEVEL_L3, /* measured against exact, and close: numerics fast, of any row */
 } profile_level;
 
 typedef enum profile_loader {

@@ -330,6 +330,15 @@ typedef struct ops_layout {
   size_t (*piece)(const ops_weight *w, size_t from, uint8_t *out);
 } ops_layout;
 
+/* What steps of a model may ask of scratch. */
+typedef struct ops_room {
+  int tokens;     /* of a step */
+  int64_t keys;   /* that a token sees */
+  int heads;      /* of queries */
+  int dims;       /* of a key or value */
+  int64_t inputs; /* K of the widest linear */
+} ops_room;
+
 typedef struct ops_backend {
   const char *name; /* "ref", "cpu/avx512", ... */
   bool own_memory;  /* alloc gives what the host cannot touch: results come through read */
@@ -350,8 +359,8 @@ typedef struct ops_backend {
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
   const ops_layout *layout; /* NULL: none that a file could keep */
-  /* Scratch for steps of up to `tokens` tokens that see up to `keys` keys with up to `heads` heads; grows only. */
-  tern_status (*reserve)(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err);
+  /* Scratch for such steps; grows only. TERN_E_NOMEM. */
+  tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
 } ops_backend;
 
 /* Called after each record of a backend without `submit`, when its outputs stand. For `tern logits --trace`. */
@@ -366,15 +375,27 @@ struct ops_context {
   size_t scratch_bytes;
 };
 
-/* SIMD levels of the cpu backend, ascending. */
-typedef enum ops_simd { SIMD_BASELINE, SIMD_AVX2, SIMD_AVX512, SIMD_LEVELS } ops_simd;
+/* SIMD levels of the cpu backend, ascending. A machine may lack one below its best (avxvnni came after avx512). */
+typedef enum ops_simd {
+  SIMD_BASELINE,
+  SIMD_AVX2, /* with FMA and F16C */
+  SIMD_AVXVNNI,
+  SIMD_AVX512, /* F, BW, DQ, VL */
+  SIMD_AVX512VNNI,
+  SIMD_LEVELS
+} ops_simd;
 const char *ops_simd_name(ops_simd level);
-/* The best level that this machine offers and this build has. */
+/* Whether this machine offers the level and this build has it. */
+bool ops_simd_has(ops_simd level);
+/* The best of those. */
 ops_simd ops_simd_best(void);
 
 const ops_backend *ops_ref(void);
+/* Numerics fast in plain C (fast_ref/fast.h): the definition. */
+const ops_backend *ops_fast_ref(void);
 /* NULL if this build or machine lacks the level. */
-const ops_backend *ops_cpu(ops_simd level);
+const ops_backend *ops_cpu(ops_simd level);      /* numerics exact */
+const ops_backend *ops_cpu_fast(ops_simd level); /* numerics fast */
 
 /* The name of an op, for traces and messages. */
 const char *ops_name(op_kind kind);

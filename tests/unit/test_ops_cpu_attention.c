@@ -44,11 +44,12 @@ static void close_world(world *w)
 
 static void reserve_all(bench *b, int tokens, int64_t keys, int heads)
 {
-  assert_int_equal(b->ref.backend->reserve(&b->ref, tokens, keys, heads, NULL), TERN_OK);
+  const ops_room room = {.tokens = tokens, .keys = keys, .heads = heads};
+  assert_int_equal(b->ref.backend->reserve(&b->ref, &room, NULL), TERN_OK);
   for (int l = 0; l < SIMD_LEVELS; l++)
     for (int i = 0; i < THREAD_COUNTS; i++)
       if (b->cpu[l][i].backend)
-        assert_int_equal(b->cpu[l][i].backend->reserve(&b->cpu[l][i], tokens, keys, heads, NULL), TERN_OK);
+        assert_int_equal(b->cpu[l][i].backend->reserve(&b->cpu[l][i], &room, NULL), TERN_OK);
 }
 
 typedef struct trial {
@@ -321,13 +322,13 @@ static void test_reserve(void **state)
   (void)state;
   ops_context cx = {.backend = ops_cpu(SIMD_BASELINE)};
   tern_error err = {0};
-  assert_int_equal(cx.backend->reserve(&cx, 1, INT64_MAX, 1, &err), TERN_E_NOMEM);
-  assert_int_equal(cx.backend->reserve(&cx, 1, 100, 1, &err), TERN_OK);
+  assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = INT64_MAX}, &err), TERN_E_NOMEM);
+  assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = 100}, &err), TERN_OK);
   size_t bytes = cx.scratch_bytes;
-  assert_int_equal(cx.backend->reserve(&cx, 1, 10, 1, &err), TERN_OK);
+  assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = 10}, &err), TERN_OK);
   assert_int_equal(cx.scratch_bytes, bytes);
   mem_fail_after(0);
-  assert_int_equal(cx.backend->reserve(&cx, 1, 100000, 1, &err), TERN_E_NOMEM);
+  assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = 100000}, &err), TERN_E_NOMEM);
   mem_fail_after(-1);
   assert_int_equal(cx.scratch_bytes, bytes);
   ops_context_clear(&cx);

@@ -9,14 +9,14 @@
 #include <cpuid.h>
 #endif
 
-#include "base/mem.h"
 #include "ops/cpu/layout.h"
+#include "ops/fast_ref/fast.h"
 #include "ops/ref/ref.h"
 #include "ops/ref/ref_kv.h"
 
 const char *ops_simd_name(ops_simd level)
 {
-  static const char *const names[SIMD_LEVELS] = {"baseline", "avx2", "avx512"};
+  static const char *const names[SIMD_LEVELS] = {"baseline", "avx2", "avxvnni", "avx512", "avx512vnni"};
   return names[level];
 }
 
@@ -27,42 +27,56 @@ static bool has_f16c(void)
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
+
+/* Nor has gcc's, for the 256 bit form: leaf 7, subleaf 1, bit 4 of eax. */
+static bool has_avxvnni(void)
+{
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
+}
 #endif
 
-ops_simd ops_simd_best(void)
+bool ops_simd_has(ops_simd level)
 {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
-    return SIMD_BASELINE;
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
-             ? SIMD_AVX512
-             : SIMD_AVX2;
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  switch (level) {
+  case SIMD_AVX2:
+    return avx2;
+  case SIMD_AVXVNNI:
+    return avx2 && has_avxvnni();
+  case SIMD_AVX512:
+    return avx512;
+  case SIMD_AVX512VNNI:
+    return avx512 && __builtin_cpu_supports("avx512vnni");
+  default:
+    return level == SIMD_BASELINE;
+  }
 #else
-  return SIMD_BASELINE;
+  return level == SIMD_BASELINE;
 #endif
+}
+
+ops_simd ops_simd_best(void)
+{
+  ops_simd best = SIMD_BASELINE;
+  for (ops_simd level = SIMD_BASELINE; level < SIMD_LEVELS; level++)
+    best = ops_simd_has(level) ? level : best;
+  return best;
 }
 
 /* ---- memory ---- */
 
 /* Scores of CPU_QUERIES queries a worker; the reference's attention wants one row. */
-static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err)
+static tern_status reserve(ops_context *cx, const ops_room *room, tern_error *err)
 {
-  (void)tokens;
-  (void)heads;
-  size_t rows = (size_t)CPU_QUERIES * (size_t)cpu_workers(cx), bytes;
-  if (__builtin_mul_overflow(cpu_scores_stride(keys), rows * sizeof(float), &bytes))
+  size_t floats;
+  if (__builtin_mul_overflow(cpu_scores_stride(room->keys), (size_t)CPU_QUERIES * (size_t)cpu_workers(cx), &floats))
     return err_nomem(err, "attention scores");
-  if (bytes <= cx->scratch_bytes)
-    return TERN_OK;
-  void *scratch = mem_aligned(64, bytes);
-  if (!scratch)
-    return err_nomem(err, "attention scores");
-  mem_free(cx->scratch);
-  cx->scratch = scratch;
-  cx->scratch_bytes = bytes;
-  return TERN_OK;
+  return ref_grow(cx, floats, err);
 }
 
 /* ---- tables ---- */
@@ -70,19 +84,54 @@ static tern_status reserve(ops_context *cx, int tokens, int64_t keys, int heads,
 #define ENTRY(op, level) [OP_##op] = cpu_##op##_##level,
 #define TABLE(level, label, own_layout)                                                                                \
   {                                                                                                                    \
-    .name = (label), .run = {CPU_KERNELS(ENTRY, level) CPU_SHARED}, .alloc = ref_alloc, .release = ref_release,        \
-    .write = ref_copy, .read = ref_copy, .kv_block_bytes = ref_kv_block_bytes, .kv_quantise = ref_kv_quantise,         \
-    .reserve = reserve, .layout = (own_layout),                                                                        \
+    .name = (label), .run = {CPU_PRODUCTS(ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED}, .alloc = ref_alloc,     \
+    .release = ref_release, .write = ref_copy, .read = ref_copy, .kv_block_bytes = ref_kv_block_bytes,                 \
+    .kv_quantise = ref_kv_quantise, .reserve = reserve, .layout = (own_layout),                                        \
   }
 
 const ops_backend *ops_cpu(ops_simd level)
 {
-  static const ops_backend tables[] = {
+  static const ops_backend tables[SIMD_LEVELS] = {
     [SIMD_BASELINE] = TABLE(baseline, "cpu/baseline", NULL),
 #if defined(__x86_64__)
     [SIMD_AVX2] = TABLE(avx2, "cpu/avx2", &cpu_layout),
+    [SIMD_AVXVNNI] = TABLE(avx2, "cpu/avxvnni", &cpu_layout),
     [SIMD_AVX512] = TABLE(avx512, "cpu/avx512", &cpu_layout),
+    [SIMD_AVX512VNNI] = TABLE(avx512, "cpu/avx512vnni", &cpu_layout),
 #endif
   };
-  return level <= ops_simd_best() ? &tables[level] : NULL;
+  return ops_simd_has(level) ? &tables[level] : NULL;
+}
+
+/* ---- numerics fast ---- */
+
+/* What fast_ref wants for its ops, and exact's attention for quantised keys and values. */
+static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_error *err)
+{
+  TRY(ops_fast_ref()->reserve(cx, room, err));
+  return reserve(cx, room, err);
+}
+
+#define FAST_TABLE(level, label, own_layout)                                                                           \
+  {                                                                                                                    \
+    .name = (label),                                                                                                   \
+    .run = {CPU_ROWWISE(ENTRY, level) CPU_SHARED, [OP_linear] = fast_linear, [OP_kv_append] = fast_kv_append,          \
+            [OP_attention] = fast_attention},                                                                          \
+    .alloc = ref_alloc, .release = ref_release, .write = ref_copy, .read = ref_copy,                                   \
+    .kv_block_bytes = fast_kv_block_bytes, .kv_quantise = fast_kv_quantise, .reserve = reserve_fast,                   \
+    .layout = (own_layout),                                                                                            \
+  }
+
+const ops_backend *ops_cpu_fast(ops_simd level)
+{
+  static const ops_backend tables[SIMD_LEVELS] = {
+    [SIMD_BASELINE] = FAST_TABLE(baseline, "cpu/baseline", NULL),
+#if defined(__x86_64__)
+    [SIMD_AVX2] = FAST_TABLE(avx2, "cpu/avx2", &cpu_layout),
+    [SIMD_AVXVNNI] = FAST_TABLE(avx2, "cpu/avxvnni", &cpu_layout),
+    [SIMD_AVX512] = FAST_TABLE(avx512, "cpu/avx512", &cpu_layout),
+    [SIMD_AVX512VNNI] = FAST_TABLE(avx512, "cpu/avx512vnni", &cpu_layout),
+#endif
+  };
+  return ops_simd_has(level) ? &tables[level] : NULL;
 }

@@ -8,14 +8,17 @@
 
 #include "ops/ops.h"
 
-/* The ops that have kernels at every level. */
-#define CPU_KERNELS(KERNEL, level)                                                                                     \
+/* The ops that numerics exact and fast have kernels of their own for, at every level. */
+#define CPU_PRODUCTS(KERNEL, level)                                                                                    \
   KERNEL(linear, level)                                                                                                \
+  KERNEL(kv_append, level)                                                                                             \
+  KERNEL(attention, level)
+
+/* Those whose kernels both share. */
+#define CPU_ROWWISE(KERNEL, level)                                                                                     \
   KERNEL(rms_norm, level)                                                                                              \
   KERNEL(layer_norm, level)                                                                                            \
   KERNEL(rope, level)                                                                                                  \
-  KERNEL(kv_append, level)                                                                                             \
-  KERNEL(attention, level)                                                                                             \
   KERNEL(temperature, level)                                                                                           \
   KERNEL(act, level)                                                                                                   \
   KERNEL(glu, level)                                                                                                   \
@@ -28,10 +31,13 @@
 ops_fn cpu_embed, cpu_regroup, cpu_select;
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
-CPU_KERNELS(CPU_DECLARE, baseline)
+CPU_PRODUCTS(CPU_DECLARE, baseline)
+CPU_ROWWISE(CPU_DECLARE, baseline)
 #if defined(__x86_64__)
-CPU_KERNELS(CPU_DECLARE, avx2)
-CPU_KERNELS(CPU_DECLARE, avx512)
+CPU_PRODUCTS(CPU_DECLARE, avx2)
+CPU_ROWWISE(CPU_DECLARE, avx2)
+CPU_PRODUCTS(CPU_DECLARE, avx512)
+CPU_ROWWISE(CPU_DECLARE, avx512)
 #endif
 
 /* Queries that attention carries at once, at most; reserve() makes room for their scores, a row each. */

@@ -27,21 +27,26 @@ void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes)
   memcpy(to, from, bytes);
 }
 
-/* One row of scores. */
-static tern_status ref_reserve(ops_context *cx, int tokens, int64_t keys, int heads, tern_error *err)
+tern_status ref_grow(ops_context *cx, size_t floats, tern_error *err)
 {
-  (void)tokens;
-  (void)heads;
-  size_t bytes = (size_t)keys * sizeof(float);
+  size_t bytes;
+  if (__builtin_mul_overflow(floats, sizeof(float), &bytes))
+    return err_nomem(err, "scratch of the ops");
   if (bytes <= cx->scratch_bytes)
     return TERN_OK;
   void *scratch = mem_aligned(64, bytes);
   if (!scratch)
-    return err_nomem(err, "attention scores");
+    return err_nomem(err, "scratch of the ops");
   mem_free(cx->scratch);
   cx->scratch = scratch;
   cx->scratch_bytes = bytes;
   return TERN_OK;
+}
+
+/* One row of scores. */
+static tern_status ref_reserve(ops_context *cx, const ops_room *room, tern_error *err)
+{
+  return ref_grow(cx, (size_t)room->keys, err);
 }
 
 const ops_backend *ops_ref(void)

@@ -19,6 +19,19 @@ void *ref_alloc(ops_context *cx, size_t bytes);
 void ref_release(ops_context *cx, void *p);
 void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes);
 
+/* Makes the scratch of a backend that computes on the host at least so many floats long. */
+tern_status ref_grow(ops_context *cx, size_t floats, tern_error *err);
+
+/* Whether a block-sparse head of the token at `position` looks at the key block of position p; all do where the op is
+ * dense. */
+static inline bool ref_sees(const struct op_attention *a, int head, int64_t position, int64_t p)
+{
+  if (!a->sparse_block)
+    return true;
+  int64_t block = p / a->sparse_block;
+  return position / a->sparse_block - block < a->sparse_local || (block + head + 1) % a->sparse_stride == 0;
+}
+
 /* Layout of a block of keys and values, in floats: keys [G][key_dim][64], so that 64 keys load together; then values
  * [G][64][value_dim]. Offsets of key i of a head (its dims are KV_BLOCK apart) and of value i. */
 static inline size_t ref_block_key(int head, int key_dim, int i)

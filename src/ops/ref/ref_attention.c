@@ -68,16 +68,6 @@ typedef struct query {
   int n_ranges;
 } query;
 
-/* Whether a block-sparse head looks at the key block of position p. */
-static bool sees(const query *at, int64_t p)
-{
-  const struct op_attention *a = at->a;
-  if (!a->sparse_block)
-    return true;
-  int64_t block = p / a->sparse_block;
-  return at->position / a->sparse_block - block < a->sparse_local || (block + at->head + 1) % a->sparse_stride == 0;
-}
-
 /* ---- products with one key or value ---- */
 
 static float plain_score(const query *at, const float *q, const void *block, int i)
@@ -132,7 +122,7 @@ static void gather(const query *at, const float *scores, float reciprocal, float
   memset(out, 0, (size_t)a->value_dim * sizeof *out);
   for (int r = 0; r < at->n_ranges; r++) {
     for (int64_t p = at->ranges[r].first; p < at->ranges[r].first + at->ranges[r].count; p++) {
-      if (!sees(at, p))
+      if (!ref_sees(a, at->head, at->position, p))
         continue;
       void *block = at->kv->blocks[p / KV_BLOCK];
       float weight = ops_round(at->type, scores[n++] * reciprocal);
@@ -154,7 +144,7 @@ static void attend(const query *at, const float *q, float *scores, float *out)
   int64_t n = 0;
   for (int r = 0; r < at->n_ranges; r++) {
     for (int64_t p = at->ranges[r].first; p < at->ranges[r].first + at->ranges[r].count; p++) {
-      if (!sees(at, p))
+      if (!ref_sees(a, at->head, at->position, p))
         continue;
       void *block = at->kv->blocks[p / KV_BLOCK];
       int i = (int)(p % KV_BLOCK);
