@@ -2,7 +2,7 @@
 # Installs the Debian packages that a job needs, where they are missing: setup.sh [build] [test] [tools] [python]
 #
 #   build    compiler, CMake, the libraries tern links with        python  to fetch models and to run the script tests
-#   test     what `make test` adds (cmocka; g++, which the reference needs at run time)
+#   test     what `make test` adds (cmocka; g++, which the reference needs at run time; valgrind)
 #   tools    clang for sanitizers and fuzzing, clang-format, clang-tidy
 #
 # Says nothing and costs milliseconds when everything is there. Needs root or sudo only when something is missing.
@@ -34,6 +34,7 @@ python() {
 test_() {
   have_lib cmocka || want libcmocka-dev
   have g++ || want g++
+  [ "$(uname -m)" != x86_64 ] || have valgrind || want valgrind
   python
 }
 
