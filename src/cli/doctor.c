@@ -81,7 +81,7 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   count_prepared(a->prepared_dir, f);
   if (f->gpus)
     f->missing[f->n_missing++] = "cuda: this build runs on the CPU alone, the GPUs stay idle";
-  if (ops_simd_best() == SIMD_BASELINE)
+  if (f->n_features && ops_simd_best() == SIMD_BASELINE) /* a processor that could have it */
     f->missing[f->n_missing++] = "avx2: without it kernels run in plain C";
   if (f->models == 0)
     f->missing[f->n_missing++] =

@@ -165,9 +165,15 @@ static uint64_t run(job *j, const char *name, uint64_t *hash)
   return n_bad;
 }
 
+/* The reference ran on x86-64. Elsewhere the compiler fuses multiplications and additions of the same sources: for
+ * aarch64 expm1, log1p and tanh of some numbers differ. */
 static bool host_is_reference(void)
 {
+#if defined(__x86_64__)
   return strcmp(gnu_get_libc_version(), "2.36") == 0;
+#else
+  return false;
+#endif
 }
 
 static void check(job *j, const char *name, uint64_t wanted, int *wrong)
