@@ -2,7 +2,7 @@
 #
 #   make run [PROMPT="..."]     a real model's answer         make test     every test
 .DEFAULT_GOAL := build
-.PHONY: build run test parity models asan tsan fuzz sweep goldens format lint bench install clean help
+.PHONY: build run test parity models asan tsan aarch64 fuzz sweep goldens format lint bench install clean help
 
 # Taken literally, whatever characters it holds: no expansion by make, none by the shell.
 unexport PROMPT
@@ -34,6 +34,9 @@ asan: ## unit tests under address and undefined-behaviour sanitizers
 tsan: ## unit tests under the thread sanitizer
 	@scripts/sanitize.sh tsan
 
+aarch64: ## tests of the ops and the stored goldens on aarch64, under qemu
+	@scripts/aarch64.sh
+
 fuzz: ## every parser under libFuzzer, FUZZ_RUNS inputs each
 	@scripts/sanitize.sh asan && scripts/fuzz.sh $(FUZZ_RUNS)
 
@@ -56,7 +59,7 @@ install: build ## library, header and binary under PREFIX
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove build folders (models, the reference and all)
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-aarch64
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' Makefile | expand -t 10

@@ -80,7 +80,7 @@ typedef struct tern_model_options {
   tern_numerics numerics; /* TERN_EXACT: float32, bits equal the reference's after set_dtype(float32). TERN_FAST: other
                              arithmetic, close to that */
   tern_backend backend;   /* AUTO: cpu for exact and fast, ref for native */
-  int threads;            /* 0: one per available core */
+  int threads;            /* 0: one per fast core that this process may use, within its cgroups' limits */
   int prefill_step;       /* upper bound of tokens in one piece of a prompt; 0: what fits. Changes no bits. */
   int max_kv_size;        /* > 0: models without windows of their own keep only so many keys (the first 4 pinned) */
   int kv_bits;            /* 2, 3, 4, 5, 6 or 8: keys and values are quantised; 0: never */

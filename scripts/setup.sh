@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs the Debian packages that a job needs, where they are missing: setup.sh [build] [test] [tools] [python]
+# Installs the Debian packages that a job needs, where they are missing: setup.sh [build] [test] [tools] [python] [cross]
 #
 #   build    compiler, CMake, the libraries tern links with        python  to fetch models and to run the script tests
-#   test     what `make test` adds (cmocka; g++, which the reference needs at run time)
+#   test     what `make test` adds (cmocka; g++, which the reference needs at run time; valgrind)
 #   tools    clang for sanitizers and fuzzing, clang-format, clang-tidy
+#   cross    a compiler for aarch64 and qemu to run its programs (scripts/aarch64.sh)
 #
 # Says nothing and costs milliseconds when everything is there. Needs root or sudo only when something is missing.
 set -eu
@@ -34,6 +35,7 @@ python() {
 test_() {
   have_lib cmocka || want libcmocka-dev
   have g++ || want g++
+  [ "$(uname -m)" != x86_64 ] || have valgrind || want valgrind
   python
 }
 
@@ -49,11 +51,17 @@ tools() {
   fi
 }
 
+cross() {
+  have aarch64-linux-gnu-gcc && echo '#include <stdio.h>' | aarch64-linux-gnu-gcc -E - >/dev/null 2>&1 ||
+    want gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+  have qemu-aarch64 || want qemu-user
+}
+
 for group in "${@:-build}"; do
   case $group in
-    build | python | tools) "$group" ;;
+    build | python | tools | cross) "$group" ;;
     test) test_ ;;
-    *) echo "setup: unknown group '$group': use build, test, tools, python" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group': use build, test, tools, python, cross" >&2; exit 2 ;;
   esac
 done
 [ -n "$packages" ] || exit 0

@@ -1,8 +1,13 @@
 /* threads.h - the thread pool. One pool per model; the caller's thread is worker 0.
  *
- * pool_run calls fn once per worker and returns when all are done. Between calls workers spin for a short while, then
- * sleep. The partition of work is part of the performance contract, never of the numbers: what fn computes must not
- * depend on worker or count. One pool_run at a time per pool.
+ * A region is work cut into shares, each done exactly once by whichever worker takes it: every worker has a run of
+ * neighbouring shares and, when that is done, takes what is left of the others'. So a worker whose core is busy with
+ * something else holds up no more than the share it is at. What a share computes must depend on (share, shares) only
+ * where that changes no number; scratch memory goes by share, or by pool_worker().
+ *
+ * One pool_run at a time per pool. A child of fork() has the pool without its threads: pool_run then does all shares on
+ * the caller's thread, and pool_close frees the memory. fork() during a pool_run leaves the child a region that no one
+ * will finish: it must not use that pool (nor the model it belongs to).
  */
 #ifndef TERN_BASE_THREADS_H
 #define TERN_BASE_THREADS_H
@@ -10,19 +15,30 @@
 #include "base/status.h"
 
 typedef struct pool pool;
-typedef void pool_fn(void *user, int worker, int count);
+typedef void pool_fn(void *user, int share, int shares);
 
-int cores_available(void); /* that this process may run on, at least 1 */
+enum { POOL_MOST_THREADS = 1024, POOL_MOST_SHARES = 1 << 20 };
+
+/* threads 0: as cores_find() says. */
 tern_status pool_open(int threads, pool **out, tern_error *err);
 void pool_close(pool *p); /* NULL is fine */
 int pool_size(const pool *p);
-void pool_run(pool *p, pool_fn *fn, void *user);
+/* Calls fn for the shares [0, shares) and returns when all are done; no more than POOL_MOST_SHARES. */
+void pool_run_shares(pool *p, int shares, pool_fn *fn, void *user);
+/* Inside fn: the number of the worker that runs it, in [0, pool_size). */
+int pool_worker(void);
 
-/* The share [*begin, *end) of n items that falls to `worker`, in units of `grain` items. */
-static inline void pool_share(size_t n, size_t grain, int worker, int count, size_t *begin, size_t *end)
+/* One share a worker. */
+static inline void pool_run(pool *p, pool_fn *fn, void *user)
 {
-  size_t units = (n + grain - 1) / grain, w = (size_t)worker, c = (size_t)count;
-  size_t b = units * w / c * grain, e = units * (w + 1) / c * grain;
+  pool_run_shares(p, pool_size(p), fn, user);
+}
+
+/* The part [*begin, *end) of n items that falls to `share`, in units of `grain` items. */
+static inline void pool_share(size_t n, size_t grain, int share, int shares, size_t *begin, size_t *end)
+{
+  size_t units = (n + grain - 1) / grain, s = (size_t)share, c = (size_t)shares;
+  size_t b = units * s / c * grain, e = units * (s + 1) / c * grain;
   *begin = b < n ? b : n;
   *end = e < n ? e : n;
 }

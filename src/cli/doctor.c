@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/threads.h"
+#include "base/cores.h"
 #include "cli/describe.h"
 #include "cli/machine.h"
 #include "cli/out.h"
@@ -37,7 +37,8 @@ static int cpu_features(feature out[MOST_FEATURES])
 typedef struct findings {
   char cpu[128];
   feature features[MOST_FEATURES];
-  int n_features, cores, gpus;
+  int n_features, gpus;
+  cores cores;
   double memory_gb, available_gb, bandwidth;
   cli_env env;
   size_t models, prepared; /* how many */
@@ -69,7 +70,7 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   model_list list;
   machine_cpu_name(f->cpu, sizeof f->cpu);
   f->n_features = cpu_features(f->features);
-  f->cores = cores_available();
+  cores_find(&f->cores);
   f->gpus = machine_gpus();
   f->memory_gb = (double)machine_memory() / 1e9;
   f->available_gb = (double)machine_memory_available() / 1e9;
@@ -80,7 +81,7 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   count_prepared(a->prepared_dir, f);
   if (f->gpus)
     f->missing[f->n_missing++] = "cuda: this build runs on the CPU alone, the GPUs stay idle";
-  if (ops_simd_best() == SIMD_BASELINE)
+  if (f->n_features && ops_simd_best() == SIMD_BASELINE) /* a processor that could have it */
     f->missing[f->n_missing++] = "avx2: without it kernels run in plain C";
   if (f->models == 0)
     f->missing[f->n_missing++] =
@@ -102,20 +103,35 @@ static void print_json(const findings *f, const char *prepared_dir)
       out_append(&levels, json_string(ops_simd_name((ops_simd)i)));
   for (int i = 0; i < f->n_missing; i++)
     out_append(&missing, json_string(f->missing[i]));
-  out_json(json_pack("{ss ss si so so ss sf sf sf si s[ss] ss? ss? sI s{ss? sI sf} so}", "version", tern_version(),
-                     "cpu", f->cpu, "cores", f->cores, "features", features, "simd_usable", levels, "simd",
-                     ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
-                     "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus, "backends", "ref", "cpu", "tern_home",
-                     f->env.tern_home, "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "prepared",
-                     "path", prepared_dir, "files", (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing",
-                     missing));
+  out_json(json_pack(
+      "{ss ss si s{si si si sf si} so so ss sf sf sf si s[ss] ss? ss? sI s{ss? sI sf} so}", "version", tern_version(),
+      "cpu", f->cpu, "cores", f->cores.threads, "threads", "allowed", f->cores.allowed, "separate", f->cores.separate,
+      "fast", f->cores.fast, "quota", f->cores.quota, "default", f->cores.threads, "features", features, "simd_usable",
+      levels, "simd", ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
+      "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus, "backends", "ref", "cpu", "tern_home", f->env.tern_home,
+      "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "prepared", "path", prepared_dir, "files",
+      (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing", missing));
+}
+
+/* How the default number of threads comes about, in the order in which it shrinks. */
+static void print_cores(const cores *c)
+{
+  out_printf("cores      %d: %d processor%s allowed", c->threads, c->allowed, c->allowed == 1 ? "" : "s");
+  if (c->separate < c->allowed)
+    out_printf(", %d without SMT siblings", c->separate);
+  if (c->fast < c->separate)
+    out_printf(", %d of them fast", c->fast);
+  if (c->quota > 0)
+    out_printf(", time for %.4g by cgroup", c->quota);
+  out_printf("\n");
 }
 
 static void print_text(const findings *f, const char *prepared_dir)
 {
   char bytes[32];
-  out_printf("version    tern %s\ncpu        %s\ncores      %d\nsimd       machine:", tern_version(),
-             *f->cpu ? f->cpu : "unknown", f->cores);
+  out_printf("version    tern %s\ncpu        %s\n", tern_version(), *f->cpu ? f->cpu : "unknown");
+  print_cores(&f->cores);
+  out_printf("simd       machine:");
   for (int i = 0; i < f->n_features; i++)
     if (f->features[i].there)
       out_printf(" %s", f->features[i].name);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "base/cores.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/threads.h"
@@ -39,14 +40,16 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
 {
   cli_env env;
   tern_status status = env_read(&env, err);
-  int threads = a->threads ? a->threads : env.threads, cores = cores_available();
+  int threads = a->threads ? a->threads : env.threads;
+  cores found;
+  cores_find(&found);
   env_clear(&env);
   if (status != TERN_OK)
     return status;
   if (a->prepare && a->no_prepare)
     return err_set(err, TERN_E_USAGE, "--prepare and --no-prepare exclude each other");
-  if (threads > cores)
-    say_warning("%d threads on %d core%s: slower, not faster", threads, cores, cores > 1 ? "s" : "");
+  if (threads > found.most)
+    say_warning("%d threads on %d core%s: slower, not faster", threads, found.most, found.most > 1 ? "s" : "");
   *out = (tern_model_options){
       .numerics = (tern_numerics)a->numerics,
       .backend = (tern_backend)a->backend,

@@ -1,11 +1,10 @@
-/* test_base.c - the base room: conversions against their definitions, containers, mapping, the pool. */
+/* test_base.c - the base room: conversions against their definitions, containers, mapping. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/status.h"
-#include "base/threads.h"
 #include "base/utf8.h"
 
 static void halves_round_trip(void **state)
@@ -260,38 +258,6 @@ static void shrinking_within_a_page_is_seen_too(void **state)
   unlink(path);
 }
 
-typedef struct tally {
-  atomic_long sum;
-  size_t n;
-} tally;
-
-static void add_share(void *user, int worker, int count)
-{
-  tally *t = user;
-  size_t begin, end;
-  pool_share(t->n, 3, worker, count, &begin, &end);
-  for (size_t i = begin; i < end; i++)
-    atomic_fetch_add(&t->sum, (long)i);
-}
-
-static void pools_cover_all_items(void **state)
-{
-  (void)state;
-  for (int threads = 1; threads <= 5; threads++) {
-    pool *p;
-    assert_int_equal(pool_open(threads, &p, NULL), TERN_OK);
-    for (size_t n = 0; n < 200; n++) {
-      tally t = {.n = n};
-      pool_run(p, add_share, &t);
-      assert_int_equal(t.sum, n ? (long)(n * (n - 1) / 2) : 0);
-    }
-    pool_close(p);
-  }
-  tern_error err;
-  pool *p;
-  assert_int_equal(pool_open(1025, &p, &err), TERN_E_USAGE);
-}
-
 static void bare_file_names_get_their_place(void **state)
 {
   (void)state;
@@ -332,7 +298,6 @@ int main(void)
       cmocka_unit_test(buffers_fail_once_and_for_all),
       cmocka_unit_test(a_shrinking_file_is_an_error),
       cmocka_unit_test(shrinking_within_a_page_is_seen_too),
-      cmocka_unit_test(pools_cover_all_items),
       cmocka_unit_test(bare_file_names_get_their_place),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <gnu/libc-version.h>
 
+#include "base/cores.h"
 #include "base/half.h"
 #include "base/threads.h"
 #include "ops/math.h"
@@ -146,7 +147,9 @@ static bool exhaustive(const char *name, uint64_t stored)
 static uint64_t run(job *j, const char *name, uint64_t *hash)
 {
   pool *p;
-  int threads = cores_available() < 256 ? cores_available() : 256;
+  cores found;
+  cores_find(&found);
+  int threads = found.threads < 256 ? found.threads : 256;
   assert_int_equal(pool_open(threads, &p, NULL), TERN_OK);
   pool_run(p, run_share, j);
   *hash = 0;
@@ -162,9 +165,15 @@ static uint64_t run(job *j, const char *name, uint64_t *hash)
   return n_bad;
 }
 
+/* The reference ran on x86-64. Elsewhere the compiler fuses multiplications and additions of the same sources: for
+ * aarch64 expm1, log1p and tanh of some numbers differ. */
 static bool host_is_reference(void)
 {
+#if defined(__x86_64__)
   return strcmp(gnu_get_libc_version(), "2.36") == 0;
+#else
+  return false;
+#endif
 }
 
 static void check(job *j, const char *name, uint64_t wanted, int *wrong)

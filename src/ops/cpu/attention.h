@@ -425,20 +425,20 @@ static void run_queries(const attention_job *job, const ops_row *row, int kv_hea
   attend(&set);
 }
 
-/* Items (row, set of queries, head) go to the workers in turn: later tokens cost more than earlier ones. */
-static void attention_share(void *user, int worker, int count)
+/* Items (row, set of queries, head) go to the shares in turn: later tokens cost more than earlier ones. */
+static void attention_share(void *user, int share, int shares)
 {
   const attention_job *job = user;
   const struct op_attention *a = job->a;
   int repeats = a->heads / a->kv_heads;
   int64_t item = 0;
-  float *scratch = job->scratch + (size_t)worker * CPU_QUERIES * job->stride;
+  float *scratch = job->scratch + (size_t)pool_worker() * CPU_QUERIES * job->stride;
   for (int r = 0; r < job->step->rows; r++) {
     const ops_row *row = &job->step->row[r];
     int queries = row->count * repeats;
     for (int begin = 0; begin < queries; begin += QUERIES)
       for (int h = 0; h < a->kv_heads; h++)
-        if (item++ % count == worker)
+        if (item++ % shares == share)
           run_queries(job, row, h, begin, queries - begin < QUERIES ? queries : begin + QUERIES, scratch);
   }
 }
@@ -462,12 +462,14 @@ void CPU_NAME(cpu_attention)(ops_context *cx, const op_record *record, const ops
   }
   size_t rows = (size_t)CPU_QUERIES * (size_t)cpu_workers(cx);
   attention_job job = {a, step, cx->scratch, cx->scratch_bytes / sizeof(float) / rows / VW * VW};
-  int64_t cycles = 0;
+  int64_t cycles = 0, items = 0;
   for (int r = 0; r < step->rows; r++) {
+    items += (step->row[r].count * (a->heads / a->kv_heads) + QUERIES - 1) / QUERIES * a->kv_heads;
     int64_t keys = ops_visible_count(a->window, step->row[r].position + step->row[r].count - 1);
     cycles += keys * step->row[r].count * a->heads * (a->key_dim + a->value_dim + 32) / VW;
   }
-  cpu_run(cx, cycles, attention_share, &job);
+  int shares = cpu_shares(cx, cycles);
+  cpu_run_shares(cx, shares < items ? shares : (int)items, attention_share, &job);
 }
 
 #endif

@@ -54,14 +54,29 @@ static inline int cpu_workers(const ops_context *cx)
   return cx->workers ? pool_size(cx->workers) : 1;
 }
 
-/* Runs fn on all workers, or on this thread alone where the work is not worth the hand-over: `cycles` is a rough
- * estimate of all of it, and handing over costs some thousands. */
-static inline void cpu_run(ops_context *cx, int64_t cycles, pool_fn *fn, void *user)
+/* Shares that work of so many `cycles`, a rough estimate, is cut into: 1 where handing it over would cost more than it
+ * gains, else a few for each worker, so that those who get on take what is left of one whose core is busy. A multiple
+ * of the workers, so that all have as much to do. */
+static inline int cpu_shares(const ops_context *cx, int64_t cycles)
 {
-  if (cx->workers && cycles > 20000)
-    pool_run(cx->workers, fn, user);
+  enum { LEAST_CYCLES = 20000, MOST_EACH = 8 };
+  int64_t each = cycles / LEAST_CYCLES / cpu_workers(cx);
+  if (!cx->workers || cycles <= LEAST_CYCLES)
+    return 1;
+  return cpu_workers(cx) * (int)(each < 1 ? 1 : each > MOST_EACH ? MOST_EACH : each);
+}
+
+static inline void cpu_run_shares(ops_context *cx, int shares, pool_fn *fn, void *user)
+{
+  if (shares > 1)
+    pool_run_shares(cx->workers, shares, fn, user);
   else
     fn(user, 0, 1);
+}
+
+static inline void cpu_run(ops_context *cx, int64_t cycles, pool_fn *fn, void *user)
+{
+  cpu_run_shares(cx, cpu_shares(cx, cycles), fn, user);
 }
 
 #endif
