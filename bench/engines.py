@@ -59,12 +59,13 @@ def busy_seconds():
 
 
 def ask(command, env=None):
-    """(stdout, stderr, Answer without values)"""
+    """(stdout, stderr, Answer without values). In a folder of its own: some programs leave logs where they stand."""
     command = [str(c) for c in command]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryDirectory() as cwd, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy, start = busy_seconds(), time.monotonic()
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**os.environ, **(env or {})})
+            environment = {**os.environ, **(env or {})}
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=environment)
         except OSError as e:
             raise Refused(f"{command[0]}: {e.strerror}") from e
         timer = threading.Timer(TIMEOUT, process.kill)
@@ -140,7 +141,7 @@ class Ggml:
     """llama.cpp and its kin. Each row takes the fastest of the settings, found by short trials."""
 
     def __init__(self, name, folder, threads, commit=None):
-        self.name, self.folder, self.threads = name, Path(folder), threads
+        self.name, self.folder, self.threads = name, Path(folder).absolute(), threads
         out, err, _ = ask([self.folder / "llama-bench", "--help"])
         self.help = out + err
         self.repacks, self.has_depth = "-rtr" in self.help, "--n-depth" in self.help

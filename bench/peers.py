@@ -229,7 +229,10 @@ def arguments():
     p.add_argument("--keep", action="store_true", help="leaves weights there")
     p.add_argument("--busy", action="store_true", help="measures although the machine has other work; the page says so")
     p.add_argument("--out", default=HERE / f"{datetime.date.today()}-peers", metavar="PREFIX")
-    return p.parse_args()
+    a = p.parse_args()
+    a.work, a.real = a.work.absolute(), [r.absolute() for r in a.real]
+    a.tern, a.python, a.mlx = (path and os.path.abspath(path) for path in (a.tern, a.python, a.mlx))
+    return a
 
 
 def main():
