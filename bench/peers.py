@@ -27,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 MODELS = "1B:q4_0,1B:q4_1,1B:q8_0,3B:q4_0,8B:q4_0"
 FIRST = Case("first")
+TRIALS = 3
 CASES = {
     "1B": [Case("prompt", 512), Case("decode", 64), *(Case("decode", 32, batch=b) for b in (8, 16)), Case("decode", 64, depth=8192), FIRST],
     "3B": [Case("prompt", 512), Case("decode", 64), *(Case("decode", 32, batch=b) for b in (8, 16)), FIRST],
@@ -112,11 +113,11 @@ def better(case, values):
 
 
 def choose(engine, model, case):
-    """The fastest setting of two short trials in turn, and what each reached."""
+    """The setting with the fastest of some short trials, in turn, and what each reached."""
     if len(engine.settings) == 1:
         return engine.settings[0], {}
     reached, fault = {}, None
-    for _ in range(2):
+    for _ in range(TRIALS):
         for label, flags in engine.settings:
             try:
                 value = better(case, engine.measure(model, shortened(case), flags).values)
