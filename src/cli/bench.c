@@ -26,6 +26,7 @@ typedef struct bench_row {
   bool decode;
   int n, depth, batch;
   double tok_s, sd, ms, gb_s;
+  double *rates; /* [repeats], owned */
 } bench_row;
 
 typedef struct bench {
@@ -162,6 +163,10 @@ static tern_status measure(bench *b, bench_row row, tern_error *err)
   row.sd = repeats > 1 ? sqrt(squares / (repeats - 1)) : 0;
   row.ms = 1e3 * time / repeats / row.n / (row.decode ? 1 : row.batch);
   row.gb_s = use_rate(b->traffic * forwards(b, &row) * repeats, time) / 1e9;
+  row.rates = mem_array((size_t)repeats, sizeof *rates);
+  if (!row.rates)
+    return err_nomem(err, "rates");
+  memcpy(row.rates, rates, (size_t)repeats * sizeof *rates);
   b->rows[b->n_rows++] = row;
   return TERN_OK;
 }
@@ -244,9 +249,12 @@ static void print_json(const bench *b, const char *dir)
   json_t *rows = json_array();
   for (size_t i = 0; i < b->n_rows; i++) {
     const bench_row *r = &b->rows[i];
-    out_append(&rows, json_pack("{ss si si si sf sf sf sf sf}", "kind", r->decode ? "decode" : "prompt", "n", r->n,
+    json_t *samples = json_array();
+    for (int k = 0; k < b->args->repeats; k++)
+      out_append(&samples, json_real(r->rates[k]));
+    out_append(&rows, json_pack("{ss si si si sf sf sf sf sf so}", "kind", r->decode ? "decode" : "prompt", "n", r->n,
                                 "depth", r->depth, "batch", r->batch, "tok_s", r->tok_s, "sd", r->sd, "ms", r->ms,
-                                "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth)));
+                                "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth), "samples", samples));
   }
   out_json(json_pack("{ss ss ss sb si sf sf sf so}", "model", dir, "numerics", use_numerics_name(b->m->numerics),
                      "backend", b->m->cx.backend->name, "prepared", b->m->prepared != NULL, "threads",
@@ -303,6 +311,8 @@ tern_status verb_bench(const cli_args *a, tern_error *err)
       print_table(b, dir);
     model_close(b->m);
   }
+  for (size_t i = 0; b && i < b->n_rows; i++)
+    mem_free(b->rows[i].rates);
   mem_free(b);
   mem_free(dir);
   return status;

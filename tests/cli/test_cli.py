@@ -610,13 +610,15 @@ def test_chat():
 
 
 def test_bench_and_ppl():
-    said = document("bench --json", "bench", MODEL, "-p", "4", "-n", "3", "-r", "1", "--json",
+    said = document("bench --json", "bench", MODEL, "-p", "4", "-n", "3", "-r", "2", "--json",
                     keys=("model", "numerics", "backend", "threads", "open_ms", "peak_mb", "bandwidth_gb_s", "rows"))
     if said:
         kinds = {r["kind"] for r in said["rows"]}
         tally.check("bench rows", kinds == {"prompt", "decode"}, kinds)
         want = {"kind", "n", "depth", "batch", "tok_s", "sd", "ms", "gb_s", "share"}
         tally.check("bench row keys", all(want <= set(r) for r in said["rows"]), said["rows"][:1])
+        means = [(r["tok_s"], r["samples"]) for r in said["rows"]]
+        tally.check("bench samples", all(len(s) == 2 and abs(sum(s) / 2 - mean) < 1e-3 * mean for mean, s in means), means)
     expect("bench", 0, "bench", MODEL, "-p", "4", "-n", "3", "-r", "1", out=r"\|")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
