@@ -115,7 +115,7 @@ INLINE void expand_packed_codes(const int bits, const arithmetic how, int nv, co
   }
 }
 
-static void expand_packed(int nv, const ops_weight *w, int64_t n0, int64_t k0, int count, float *tile)
+static inline void expand_packed(int nv, const ops_weight *w, int64_t n0, int64_t k0, int count, float *tile)
 {
   bool exact = layout_exact(w);
 #define WIDTH(bits)                                                                                                    \
