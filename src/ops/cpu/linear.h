@@ -21,6 +21,7 @@
 #define TERN_OPS_CPU_LINEAR_H
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/few.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/weights.h"
 #include "ops/ref/ref.h"
@@ -325,6 +326,32 @@ INLINE void decode_packed(const int bits, const int nv, const linear_job *job, i
 }
 #endif
 
+#if CPU_LEVEL > 0
+/* Tokens up to which a whole panel is multiplied without a tile. */
+enum { FEW_MOST = 3 * FEW_TOKENS };
+
+static bool takes_few(const linear_job *job, const ops_weight *w, int64_t n0, int64_t left)
+{
+  return job->tokens <= FEW_MOST && is_packed(w) && layout_exact(w) && n0 % LAYOUT_PANEL == 0 && left >= LAYOUT_PANEL;
+}
+
+/* The panel at n0 for all tokens, in sets of nearly equal size. */
+static void by_few(const linear_job *job, int i, int64_t n0)
+{
+  const ops_weight *w = job->a->w[i];
+  float sums[FEW_TOKENS * 4 * VW];
+  int sets = (job->tokens + FEW_TOKENS - 1) / FEW_TOKENS;
+  for (int s = 0; s < sets; s++) {
+    int t0 = job->tokens * s / sets, tokens = job->tokens * (s + 1) / sets - t0, nv = few_vectors(tokens);
+    few_fn *kernel = few_kernel(w->bits, tokens);
+    for (int64_t n = n0; n < n0 + LAYOUT_PANEL; n += nv * VW) {
+      kernel(w, n, job->a->x + t0 * w->k, sums);
+      finish(job, i, t0, tokens, n, nv, sums);
+    }
+  }
+}
+#endif
+
 /* ---- one token, dense ---- */
 
 INLINE void decode_dense(const ops_dtype stored, const int nv, const linear_job *job, int i, int64_t n0)
@@ -540,6 +567,13 @@ static int tile_vectors(const linear_job *job, const ops_weight *w, int64_t n, i
 static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end)
 {
   for (int64_t n = begin; n < end;) {
+#if CPU_LEVEL > 0
+    if (job->tokens > 1 && takes_few(job, job->a->w[i], n, end - n)) {
+      by_few(job, i, n);
+      n += LAYOUT_PANEL;
+      continue;
+    }
+#endif
     int nv = tile_vectors(job, job->a->w[i], n, end - n);
     if (job->tokens == 1)
       decode_kernel(job->a->w[i], nv)(job, i, n);
@@ -585,9 +619,9 @@ static int unit_for(const linear_job *job, int workers)
   int64_t panels = 0;
   for (int i = 0; i < job->a->outputs; i++)
     panels += is_packed(job->a->w[i]) ? job->a->w[i]->n / LAYOUT_PANEL : 0;
-  if (job->tokens > 1)
-    return 2 * VW;
-  return panels >= (int64_t)4 * workers ? LAYOUT_PANEL : VW;
+  if (panels >= (int64_t)4 * workers)
+    return LAYOUT_PANEL;
+  return job->tokens > 1 ? 2 * VW : VW;
 }
 
 void CPU_NAME(cpu_linear)(ops_context *cx, const op_record *record, const ops_step *step)
