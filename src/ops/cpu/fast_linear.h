@@ -47,7 +47,7 @@ typedef struct fast_job {
 /* ---- sums ---- */
 
 typedef struct fast_sums {
-  float slice[SUM_FLOATS], total[SUM_FLOATS];
+  _Alignas(64) float slice[SUM_FLOATS], total[SUM_FLOATS];
 } fast_sums;
 
 /* Whether part p is the last of its slice. */
@@ -92,8 +92,8 @@ static void fast_finish(const fast_job *job, int i, int t0, int tokens, int64_t 
 
 /* A part of outputs from the mapping, in the form of the prepared layout. */
 typedef struct part_buffer {
-  uint32_t words[PART_WORDS * MOST_ROWS];
-  float scales[PART_GROUPS * MOST_ROWS], biases[PART_GROUPS * MOST_ROWS];
+  _Alignas(64) uint32_t words[PART_WORDS * MOST_ROWS];
+  _Alignas(64) float scales[PART_GROUPS * MOST_ROWS], biases[PART_GROUPS * MOST_ROWS];
 } part_buffer;
 
 /* `ahead`: the bytes of the rows behind, fetched meanwhile. */
@@ -124,7 +124,8 @@ static fast_part transposed(const ops_weight *w, const tile_rows *rows, int64_t 
                      .line = line,
                      .stored = DT_F32,
                      .groups = groups,
-                     .units = w->group / UNIT};
+                     .units = w->group / UNIT,
+                     .unit_words = w->bits};
 }
 
 #if CPU_LEVEL > 0
@@ -141,7 +142,8 @@ static fast_part prepared(const ops_weight *w, const layout_place *at, int64_t k
                      .line = line,
                      .stored = w->stored,
                      .groups = count / w->group,
-                     .units = w->group / UNIT};
+                     .units = w->group / UNIT,
+                     .unit_words = w->bits};
 }
 #endif
 
@@ -167,10 +169,9 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const arrangement *in = &job->in.kind[job->kind[i]];
-  direct_fn *kernel = directly ? direct_kernel(w->bits, tokens) : NULL;
   const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
-  uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
-  float part[SUM_FLOATS];
+  _Alignas(64) uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
+  _Alignas(64) float part[SUM_FLOATS];
   part_buffer buffer;
   fast_sums s;
   tile_rows rows;
@@ -194,11 +195,12 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 #endif
     const int16_t *codes = in->codes + at * FAST_PART;
     const float *sums = in->sums + at * PART_GROUPS;
-    if (kernel) {
-      kernel(&view, codes, sums, part);
+    if (directly) {
+      directs(w->bits, tokens, &view, codes, sums, part);
     } else {
       expand_part(w->bits, nv, &view, tile);
-      pair_products(tokens, nv, tile, &view, codes, sums, part);
+      pair_products(tokens, nv, tile, &view, codes, sums,
+                    has_prepared(w) ? view.words + view.groups * view.word_step : NULL, part);
     }
     add_part(job, p, t0, tokens, nv, part, &s);
     if (ends_slice(w->k, p))
@@ -213,7 +215,8 @@ static void floats(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const float *x = job->a->x + (int64_t)(job->first + t0) * w->k;
-  float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], scales[FLOATS_GROUPS], unused[FLOATS_GROUPS], part[SUM_FLOATS];
+  _Alignas(64) float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], scales[FLOATS_GROUPS], unused[FLOATS_GROUPS],
+      part[SUM_FLOATS];
   const int sums = tokens * nv * VW;
   fast_sums s;
   tile_rows rows;
