@@ -2,7 +2,7 @@
  * of fast_ref/fast.h.
  *
  * Affine matrices multiply integers: the inputs of the step are quantised once (fast_inputs.h), then each worker walks
- * its outputs by parts of FAST_PART inputs (fast_pairs.h). Up to MOST_DIRECT tokens go straight from the words of the
+ * its outputs by parts of FAST_PART inputs (fast_pairs.h). A few tokens go straight from the words of the
  * prepared layout to the sums; more of them, and the last rows of a matrix, by a tile of pairs that is expanded once a
  * part. Without the layout the words of a part are transposed into a buffer of the same form first, and all else is
  * equal.
@@ -249,7 +249,7 @@ static void fast_outputs(const fast_job *job, int i, int64_t begin, int64_t end)
   const int tokens = job->tokens, wide = DIRECT_VECTORS(tokens);
   for (int64_t n = begin; n < end;) {
     int64_t left = end - n, in_panel = LAYOUT_PANEL - n % LAYOUT_PANEL;
-    bool directly = w->quant == Q_AFFINE && tokens <= MOST_DIRECT && left >= wide * VW;
+    bool directly = w->quant == Q_AFFINE && tokens <= most_direct(w->bits) && left >= wide * VW;
     if (has_prepared(w))
       directly = directly && in_panel >= wide * VW && layout_blocks(w) * LAYOUT_BLOCK - n >= wide * VW;
     int nv = directly ? wide : left > VW && in_panel > VW ? 2 : 1;
@@ -324,7 +324,10 @@ void FAST_NAME(cpu_fast_linear)(ops_context *cx, const op_record *record, const 
   for (int t = 0; t < tokens; t += block) {
     job.first = t;
     job.tokens = tokens - t < block ? tokens - t : block;
-    job.unit = job.tokens <= MOST_DIRECT ? LAYOUT_PANEL : PAIRS_VECTORS * VW;
+    job.unit = 2 * VW;
+    for (int i = 0; i < a->outputs; i++)
+      if (a->w[i]->quant == Q_AFFINE && job.tokens <= most_direct(a->w[i]->bits))
+        job.unit = LAYOUT_PANEL;
     if (job.in.kinds)
       quantise_inputs(cx, &job.in, a->x + t * job.in.k, job.tokens);
     cpu_run(cx, weights * job.tokens / SPEED, fast_share, &job);
