@@ -2,7 +2,7 @@
  * of fast_ref/fast.h.
  *
  * Affine matrices multiply integers: the inputs of the step are quantised once (fast_inputs.h), then each worker walks
- * its outputs by parts of FAST_PART inputs (fast_pairs.h). Up to MOST_DIRECT tokens go straight from the words of the
+ * its outputs by parts of FAST_PART inputs (fast_pairs.h). A few tokens go straight from the words of the
  * prepared layout to the sums; more of them, and the last rows of a matrix, by a tile of pairs that is expanded once a
  * part. Without the layout the words of a part are transposed into a buffer of the same form first, and all else is
  * equal.
@@ -47,7 +47,7 @@ typedef struct fast_job {
 /* ---- sums ---- */
 
 typedef struct fast_sums {
-  float slice[SUM_FLOATS], total[SUM_FLOATS];
+  _Alignas(64) float slice[SUM_FLOATS], total[SUM_FLOATS];
 } fast_sums;
 
 /* Whether part p is the last of its slice. */
@@ -92,8 +92,8 @@ static void fast_finish(const fast_job *job, int i, int t0, int tokens, int64_t 
 
 /* A part of outputs from the mapping, in the form of the prepared layout. */
 typedef struct part_buffer {
-  uint32_t words[PART_WORDS * MOST_ROWS];
-  float scales[PART_GROUPS * MOST_ROWS], biases[PART_GROUPS * MOST_ROWS];
+  _Alignas(64) uint32_t words[PART_WORDS * MOST_ROWS];
+  _Alignas(64) float scales[PART_GROUPS * MOST_ROWS], biases[PART_GROUPS * MOST_ROWS];
 } part_buffer;
 
 /* `ahead`: the bytes of the rows behind, fetched meanwhile. */
@@ -124,7 +124,8 @@ static fast_part transposed(const ops_weight *w, const tile_rows *rows, int64_t 
                      .line = line,
                      .stored = DT_F32,
                      .groups = groups,
-                     .units = w->group / UNIT};
+                     .units = w->group / UNIT,
+                     .unit_words = w->bits};
 }
 
 #if CPU_LEVEL > 0
@@ -141,7 +142,8 @@ static fast_part prepared(const ops_weight *w, const layout_place *at, int64_t k
                      .line = line,
                      .stored = w->stored,
                      .groups = count / w->group,
-                     .units = w->group / UNIT};
+                     .units = w->group / UNIT,
+                     .unit_words = w->bits};
 }
 #endif
 
@@ -167,10 +169,9 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const arrangement *in = &job->in.kind[job->kind[i]];
-  direct_fn *kernel = directly ? direct_kernel(w->bits, tokens) : NULL;
   const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
-  uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
-  float part[SUM_FLOATS];
+  _Alignas(64) uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
+  _Alignas(64) float part[SUM_FLOATS];
   part_buffer buffer;
   fast_sums s;
   tile_rows rows;
@@ -194,11 +195,12 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 #endif
     const int16_t *codes = in->codes + at * FAST_PART;
     const float *sums = in->sums + at * PART_GROUPS;
-    if (kernel) {
-      kernel(&view, codes, sums, part);
+    if (directly) {
+      directs(w->bits, tokens, &view, codes, sums, part);
     } else {
       expand_part(w->bits, nv, &view, tile);
-      pair_products(tokens, nv, tile, &view, codes, sums, part);
+      pair_products(tokens, nv, tile, &view, codes, sums,
+                    has_prepared(w) ? view.words + view.groups * view.word_step : NULL, part);
     }
     add_part(job, p, t0, tokens, nv, part, &s);
     if (ends_slice(w->k, p))
@@ -213,7 +215,8 @@ static void floats(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const float *x = job->a->x + (int64_t)(job->first + t0) * w->k;
-  float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], scales[FLOATS_GROUPS], unused[FLOATS_GROUPS], part[SUM_FLOATS];
+  _Alignas(64) float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], scales[FLOATS_GROUPS], unused[FLOATS_GROUPS],
+      part[SUM_FLOATS];
   const int sums = tokens * nv * VW;
   fast_sums s;
   tile_rows rows;
@@ -246,7 +249,7 @@ static void fast_outputs(const fast_job *job, int i, int64_t begin, int64_t end)
   const int tokens = job->tokens, wide = DIRECT_VECTORS(tokens);
   for (int64_t n = begin; n < end;) {
     int64_t left = end - n, in_panel = LAYOUT_PANEL - n % LAYOUT_PANEL;
-    bool directly = w->quant == Q_AFFINE && tokens <= MOST_DIRECT && left >= wide * VW;
+    bool directly = w->quant == Q_AFFINE && tokens <= most_direct(w->bits) && left >= wide * VW;
     if (has_prepared(w))
       directly = directly && in_panel >= wide * VW && layout_blocks(w) * LAYOUT_BLOCK - n >= wide * VW;
     int nv = directly ? wide : left > VW && in_panel > VW ? 2 : 1;
@@ -321,7 +324,10 @@ void FAST_NAME(cpu_fast_linear)(ops_context *cx, const op_record *record, const 
   for (int t = 0; t < tokens; t += block) {
     job.first = t;
     job.tokens = tokens - t < block ? tokens - t : block;
-    job.unit = job.tokens <= MOST_DIRECT ? LAYOUT_PANEL : PAIRS_VECTORS * VW;
+    job.unit = 2 * VW;
+    for (int i = 0; i < a->outputs; i++)
+      if (a->w[i]->quant == Q_AFFINE && job.tokens <= most_direct(a->w[i]->bits))
+        job.unit = LAYOUT_PANEL;
     if (job.in.kinds)
       quantise_inputs(cx, &job.in, a->x + t * job.in.k, job.tokens);
     cpu_run(cx, weights * job.tokens / SPEED, fast_share, &job);

@@ -34,10 +34,10 @@
 enum {
   UNIT = 32, /* codes */
   UNIT_PAIRS = UNIT / 2,
-  PART_GROUPS = CPU_FAST_GROUPS,          /* of a part at most */
-  MOST_DIRECT = CPU_LEVEL > 0 ? 4 : 1,    /* tokens */
-  MOST_PRODUCT = CPU_LEVEL == 2 ? 12 : 6, /* tokens; times 2 vectors of sums */
-  PAIRS_VECTORS = 2,                      /* of a tile at most */
+  PART_GROUPS = CPU_FAST_GROUPS,       /* of a part at most */
+  DIRECT_STEP = CPU_LEVEL > 0 ? 4 : 1, /* tokens of a direct kernel at most */
+  MOST_DIRECT = CPU_LEVEL > 0 ? 4 : 1, /* tokens that take such kernels, step by step */
+  PAIRS_VECTORS = 2,                   /* of a tile at most */
 };
 
 typedef uint16_t vu16 __attribute__((vector_size(4 * VW)));
@@ -50,8 +50,8 @@ typedef uint16_t vu16 __attribute__((vector_size(4 * VW)));
 typedef struct fast_part {
   const uint8_t *scales, *biases, *words;
   int64_t scale_step, word_step, line;
-  ops_dtype stored;  /* of scales and biases */
-  int groups, units; /* units of a group */
+  ops_dtype stored;              /* of scales and biases */
+  int groups, units, unit_words; /* units of a group */
 } fast_part;
 
 /* Both inputs of a pair in every lane. */
@@ -109,6 +109,13 @@ static inline int pair_distance(const int bits)
   return bits == 3 || bits == 5 || bits == 6 ? 16 : 16 / bits;
 }
 
+/* Tokens that take direct kernels, step by step. Beyond, expanding once pays. */
+static inline int most_direct(const int bits)
+{
+  bool words = pair_distance(bits) < 16;
+  return CPU_LEVEL == 2 && words ? 32 : CPU_LEVEL > 0 && words ? 8 : CPU_LEVEL > 0 ? 4 : 1;
+}
+
 /* Bits [shift, shift + bits) of both halves of each lane. */
 INLINE vu v_fields(const int bits, vu x, const int shift)
 {
@@ -152,7 +159,7 @@ INLINE void direct_words(const int bits, const int tokens, const int nv, const u
     UNROLL for (int v = 0; v < nv; v++)
     {
       word[v] = v_load_words(p + i * line + v * 4 * VW);
-      __builtin_prefetch(p + i * line + v * 4 * VW + PACKED_AHEAD, 0, 3);
+      __builtin_prefetch(p + i * line + v * 4 * VW + FAST_AHEAD, 0, 3);
     }
     UNROLL for (int q = 0; q < in_word; q++)
     {
@@ -182,7 +189,7 @@ INLINE void direct_halves(const int bits, const int tokens, const int nv, const 
     UNROLL for (int i = 0; i < bits; i++)
     {
       word[i] = v_load_words(p + i * line + v * 4 * VW);
-      __builtin_prefetch(p + i * line + v * 4 * VW + PACKED_AHEAD, 0, 3);
+      __builtin_prefetch(p + i * line + v * 4 * VW + FAST_AHEAD, 0, 3);
     }
     UNROLL for (int i = 0; i < bits; i++) halves[i] = v_halves(bits, word, i);
     UNROLL for (int j = 0; j < UNIT_PAIRS; j++)
@@ -225,8 +232,8 @@ INLINE void direct(const int bits, const int tokens, const int nv, const fast_pa
       else
         direct_words(bits, tokens, nv, unit, p->line, x, acc);
     }
-    __builtin_prefetch(scales + PACKED_AHEAD, 0, 3);
-    __builtin_prefetch(biases + PACKED_AHEAD, 0, 3);
+    __builtin_prefetch(scales + FAST_AHEAD, 0, 3);
+    __builtin_prefetch(biases + FAST_AHEAD, 0, 3);
     UNROLL for (int v = 0; v < nv; v++)
     {
       vf scale = part_scale(p, scales + v * VW * size), bias = part_scale(p, biases + v * VW * size);
@@ -274,35 +281,44 @@ DIRECTS(5)
 DIRECTS(6)
 DIRECTS(8)
 
-static direct_fn *direct_kernel(int bits, int tokens)
+/* Parts of all tokens, in steps that have a kernel; all take DIRECT_VECTORS(tokens) vectors. */
+static void directs(int bits, int tokens, const fast_part *p, const int16_t *x, const float *sums, float *out)
 {
-  static direct_fn *const kernels[9][MOST_DIRECT] = {
+  static direct_fn *const kernels[9][DIRECT_STEP] = {
       [2] = DIRECT_NAMES(2), [3] = DIRECT_NAMES(3), [4] = DIRECT_NAMES(4),
       [5] = DIRECT_NAMES(5), [6] = DIRECT_NAMES(6), [8] = DIRECT_NAMES(8)};
-  return kernels[bits][tokens - 1];
+  const int nv = DIRECT_VECTORS(tokens);
+  for (int t = 0; t < tokens; t += DIRECT_STEP) {
+    int some = tokens - t < DIRECT_STEP ? tokens - t : DIRECT_STEP;
+    kernels[bits][some - 1](p, x + t * FAST_PART, sums + t * PART_GROUPS, out + t * nv * VW);
+  }
 }
 
 /* ---- tiles ---- */
 
 /* tile[pair][nv * VW]: all pairs of a part. */
-INLINE void expand_pairs(const int bits, int nv, const fast_part *p, uint32_t *tile)
+INLINE void expand_pairs(const int bits, const int nv, const fast_part *p, uint32_t *tile)
 {
-  for (int v = 0; v < nv; v++) {
-    uint32_t *out = tile + v * VW;
-    for (int g = 0; g < p->groups; g++) {
-      const uint8_t *unit = p->words + g * p->word_step + v * 4 * VW;
-      for (int u = 0; u < p->units; u++, unit += bits * p->line, out += UNIT_PAIRS * nv * VW) {
+  const bool split = bits == 3 || bits == 5 || bits == 6;
+  const int in_word = 16 / bits;
+  for (int g = 0; g < p->groups; g++) {
+    const uint8_t *unit = p->words + g * p->word_step;
+    for (int u = 0; u < p->units; u++, unit += bits * p->line, tile += UNIT_PAIRS * nv * VW) {
+      UNROLL for (int v = 0; v < nv; v++)
+      {
         vu word[8], halves[8];
-        UNROLL for (int i = 0; i < bits; i++) word[i] = v_load_words(unit + i * p->line);
-        if (bits == 3 || bits == 5 || bits == 6) {
+        UNROLL for (int i = 0; i < bits; i++)
+        {
+          word[i] = v_load_words(unit + i * p->line + v * 4 * VW);
+          __builtin_prefetch(unit + i * p->line + v * 4 * VW + FAST_AHEAD, 0, 3);
+        }
+        if (split) {
           UNROLL for (int i = 0; i < bits; i++) halves[i] = v_halves(bits, word, i);
         }
         UNROLL for (int j = 0; j < UNIT_PAIRS; j++)
         {
-          const int in_word = 16 / bits;
-          vu pair = bits == 3 || bits == 5 || bits == 6 ? v_pair_of(bits, halves, j)
-                                                        : v_fields(bits, word[j / in_word], j % in_word * bits);
-          *(vu_any *)(out + j * nv * VW) = pair;
+          vu pair = split ? v_pair_of(bits, halves, j) : v_fields(bits, word[j / in_word], j % in_word * bits);
+          *(vu_any *)(tile + (j * nv + v) * VW) = pair;
         }
       }
     }
@@ -311,33 +327,38 @@ INLINE void expand_pairs(const int bits, int nv, const fast_part *p, uint32_t *t
 
 static void expand_part(int bits, int nv, const fast_part *p, uint32_t *tile)
 {
+#define WIDTH(bits)                                                                                                    \
+  case bits:                                                                                                           \
+    if (nv == 2)                                                                                                       \
+      expand_pairs(bits, 2, p, tile);                                                                                  \
+    else                                                                                                               \
+      expand_pairs(bits, 1, p, tile);                                                                                  \
+    break;
   switch (bits) {
-  case 2:
-    expand_pairs(2, nv, p, tile);
-    break;
-  case 3:
-    expand_pairs(3, nv, p, tile);
-    break;
-  case 4:
-    expand_pairs(4, nv, p, tile);
-    break;
-  case 5:
-    expand_pairs(5, nv, p, tile);
-    break;
-  case 6:
-    expand_pairs(6, nv, p, tile);
-    break;
-  default:
-    expand_pairs(8, nv, p, tile);
+    WIDTH(2)
+    WIDTH(3)
+    WIDTH(4)
+    WIDTH(5)
+    WIDTH(6)
+    WIDTH(8)
   }
+#undef WIDTH
 }
 
 /* out[token][nv * VW], as direct has it, from a tile. */
 INLINE void pair_product(const int tokens, const int nv, const uint32_t *tile, const fast_part *p, const int16_t *x,
-                         const float *sums, float *out)
+                         const float *sums, const uint8_t *ahead, float *out)
 {
   const int64_t size = part_scale_bytes(p);
   for (int g = 0; g < p->groups; g++) {
+    if (ahead) {
+      for (int64_t i = 0; i < p->units * p->unit_words; i++)
+        __builtin_prefetch(ahead + i * p->line, 0, 2);
+      if (nv * 4 * VW > 64)
+        for (int64_t i = 0; i < p->units * p->unit_words; i++)
+          __builtin_prefetch(ahead + i * p->line + 64, 0, 2);
+      ahead += p->word_step;
+    }
     vi acc[12][PAIRS_VECTORS];
     UNROLL for (int t = 0; t < tokens; t++)
     {
@@ -366,13 +387,14 @@ INLINE void pair_product(const int tokens, const int nv, const uint32_t *tile, c
   }
 }
 
-typedef void pair_product_fn(const uint32_t *tile, const fast_part *p, const int16_t *x, const float *sums, float *out);
+typedef void pair_product_fn(const uint32_t *tile, const fast_part *p, const int16_t *x, const float *sums,
+                             const uint8_t *ahead, float *out);
 
 #define PAIR_PRODUCT(tokens, nv)                                                                                       \
   static void pair_product_##tokens##_##nv(const uint32_t *tile, const fast_part *p, const int16_t *x,                 \
-                                           const float *sums, float *out)                                              \
+                                           const float *sums, const uint8_t *ahead, float *out)                        \
   {                                                                                                                    \
-    pair_product(tokens, nv, tile, p, x, sums, out);                                                                   \
+    pair_product(tokens, nv, tile, p, x, sums, ahead, out);                                                            \
   }
 #define PAIR_PRODUCTS(tokens) PAIR_PRODUCT(tokens, 1) PAIR_PRODUCT(tokens, 2)
 PAIR_PRODUCTS(1)
@@ -385,9 +407,10 @@ PAIR_PRODUCTS(8)
 PAIR_PRODUCTS(12)
 #endif
 
-/* Parts of all tokens, in steps that have a kernel. */
+/* Parts of all tokens, in steps that have a kernel. The first one fetches the words of the next part from `ahead`, if
+ * there is one. */
 static void pair_products(int tokens, int nv, const uint32_t *tile, const fast_part *p, const int16_t *x,
-                          const float *sums, float *out)
+                          const float *sums, const uint8_t *ahead, float *out)
 {
 #define STEP(tokens)                                                                                                   \
   {                                                                                                                    \
@@ -414,7 +437,8 @@ static void pair_products(int tokens, int nv, const uint32_t *tile, const fast_p
   for (int t = 0, i = 0; t < tokens; t += steps[i].tokens) {
     while (steps[i].tokens > tokens - t)
       i++;
-    steps[i].by_vectors[nv - 1](tile, p, x + t * FAST_PART, sums + t * PART_GROUPS, out + t * nv * VW);
+    steps[i].by_vectors[nv - 1](tile, p, x + t * FAST_PART, sums + t * PART_GROUPS, t ? NULL : ahead,
+                                out + t * nv * VW);
   }
 }
 
