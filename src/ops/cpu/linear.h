@@ -568,7 +568,7 @@ static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end
 {
   for (int64_t n = begin; n < end;) {
 #if CPU_LEVEL > 0
-    if (job->tokens > 1 && takes_few(job, job->a->w[i], n, end - n)) {
+    if (takes_few(job, job->a->w[i], n, end - n)) {
       by_few(job, i, n);
       n += LAYOUT_PANEL;
       continue;
