@@ -4,7 +4,7 @@
 
 enum { MOST_TOKENS = 200 };
 static const int token_counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,         12,
-                                    13, 14, 15, 16, 17, 23, 24, 25, 64, 97, MOST_TOKENS};
+                                   13, 14, 15, 16, 17, 23, 24, 25, 64, 97, MOST_TOKENS};
 
 /* ---- random weights ---- */
 

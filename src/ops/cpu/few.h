@@ -13,7 +13,13 @@
 
 #if CPU_LEVEL > 0
 
-enum { FEW_TOKENS = CPU_LEVEL == 2 ? 8 : 4 };
+/* FEW_TOKENS: of one kernel at most. Above FEW_MOST tiles are as fast, for one token at AVX2 the kernels of packed.h.
+ */
+enum {
+  FEW_TOKENS = CPU_LEVEL == 2 ? 8 : 4,
+  FEW_LEAST = CPU_LEVEL == 2 ? 1 : 2,
+  FEW_MOST = CPU_LEVEL == 2 ? 16 : 4,
+};
 
 /* A pointer of its own: as a sum of another and an offset it would cost a look-up of the offset at every use. */
 #define KEEP_POINTER(p) __asm__("" : "+r"(p))
@@ -121,14 +127,14 @@ typedef void few_fn(const ops_weight *w, int64_t n0, const float *x, float *sums
   FEW(bits, 1) FEW(bits, 2) FEW(bits, 3) FEW(bits, 4) FEW(bits, 5) FEW(bits, 6) FEW(bits, 7) FEW(bits, 8)
 #define FEW_ROW(bits)                                                                                                  \
   {                                                                                                                    \
-    few_##bits##_1, few_##bits##_2, few_##bits##_3, few_##bits##_4, few_##bits##_5, few_##bits##_6, few_##bits##_7,              \
-    few_##bits##_8                                                                                                     \
+    few_##bits##_1, few_##bits##_2, few_##bits##_3, few_##bits##_4, few_##bits##_5, few_##bits##_6, few_##bits##_7,    \
+        few_##bits##_8                                                                                                 \
   }
 #else
-#define FEW_OF(bits) FEW(bits, 1) FEW(bits, 2) FEW(bits, 3) FEW(bits, 4)
+#define FEW_OF(bits) FEW(bits, 2) FEW(bits, 3) FEW(bits, 4)
 #define FEW_ROW(bits)                                                                                                  \
   {                                                                                                                    \
-    few_##bits##_1, few_##bits##_2, few_##bits##_3, few_##bits##_4                                                               \
+    NULL, few_##bits##_2, few_##bits##_3, few_##bits##_4                                                               \
   }
 #endif
 FEW_OF(2)
@@ -140,8 +146,8 @@ FEW_OF(8)
 
 static few_fn *few_kernel(int bits, int tokens)
 {
-  static few_fn *const kernels[9][FEW_TOKENS] = {[2] = FEW_ROW(2), [3] = FEW_ROW(3), [4] = FEW_ROW(4),
-                                                     [5] = FEW_ROW(5), [6] = FEW_ROW(6), [8] = FEW_ROW(8)};
+  static few_fn *const kernels[9][FEW_TOKENS] = {
+      [2] = FEW_ROW(2), [3] = FEW_ROW(3), [4] = FEW_ROW(4), [5] = FEW_ROW(5), [6] = FEW_ROW(6), [8] = FEW_ROW(8)};
   return kernels[bits][tokens - 1];
 }
 
