@@ -5,7 +5,7 @@
  *
  * One token: weights go from the mapping through registers straight into the sums (decode); the rows of the next tile,
  * which lie one after another, are prefetched meanwhile. From the prepared layout, where a matrix has one, they come
- * without being transposed (packed.h).
+ * without being transposed (packed.h), for several tokens too (few.h).
  *
  * Anything else: a tile of weights, some outputs wide and a block of k long, is expanded to float32 once, k-major, and
  * multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in float32 between blocks
@@ -170,6 +170,18 @@ static bool is_packed(const ops_weight *w)
   return CPU_LEVEL > 0 && w->packed;
 }
 
+/* Brings values [k, k + count) of the rows of a tile near, or the first ones of the next tile: too many short pieces
+ * for the processor to see a stream in them. Inlined, or gcc leaves out the call of a function that has no effect but
+ * this.
+ */
+INLINE void fetch_ahead(int nv, const ops_weight *w, const tile_rows *rows, int64_t k, int count)
+{
+  int64_t bytes = row_bytes(w), at = k < w->k ? k * bytes / w->k : nv * VW * bytes, end = at + count * bytes / w->k;
+  for (int r = 0; r < nv * VW; r++)
+    for (int64_t i = at; i < end; i += 64)
+      __builtin_prefetch(rows->data[r] + i, 0, 2);
+}
+
 /* Outputs [n0, n0 + nv * VW) of matrix i, for all tokens; nv <= 2. */
 static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
 {
@@ -190,7 +202,10 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
         expand_packed(nv, w, n0, k0, count, tile);
       else
 #endif
+      {
+        fetch_ahead(nv, w, &rows, k0 + count, count);
         expand(nv, w, &rows, k0, count, s, b, tile);
+      }
       for (int k = 0; k < count; k += step)
         products(tokens, nv, tile + k * nv * VW, step, job->a->x + t0 * w->k + k0 + k, w->k, sums,
                  by_group ? s + k / w->group * nv * VW : NULL);
@@ -327,12 +342,10 @@ INLINE void decode_packed(const int bits, const int nv, const linear_job *job, i
 #endif
 
 #if CPU_LEVEL > 0
-/* Tokens up to which a whole panel is multiplied without a tile. */
-enum { FEW_MOST = 3 * FEW_TOKENS };
-
 static bool takes_few(const linear_job *job, const ops_weight *w, int64_t n0, int64_t left)
 {
-  return job->tokens <= FEW_MOST && is_packed(w) && layout_exact(w) && n0 % LAYOUT_PANEL == 0 && left >= LAYOUT_PANEL;
+  return FEW_LEAST <= job->tokens && job->tokens <= FEW_MOST && w->packed && layout_exact(w) &&
+         n0 % LAYOUT_PANEL == 0 && left >= LAYOUT_PANEL;
 }
 
 /* The panel at n0 for all tokens, in sets of nearly equal size. */
@@ -568,7 +581,7 @@ static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end
 {
   for (int64_t n = begin; n < end;) {
 #if CPU_LEVEL > 0
-    if (job->tokens > 1 && takes_few(job, job->a->w[i], n, end - n)) {
+    if (takes_few(job, job->a->w[i], n, end - n)) {
       by_few(job, i, n);
       n += LAYOUT_PANEL;
       continue;
