@@ -36,8 +36,9 @@ enum {
   UNIT_PAIRS = UNIT / 2,
   PART_GROUPS = CPU_FAST_GROUPS,       /* of a part at most */
   DIRECT_STEP = CPU_LEVEL > 0 ? 4 : 1, /* tokens of a direct kernel at most */
-  MOST_DIRECT = CPU_LEVEL > 0 ? 8 : 1, /* tokens that take such kernels, step by step */
+  MOST_DIRECT = CPU_LEVEL > 0 ? 4 : 1, /* tokens that take such kernels, step by step */
   PAIRS_VECTORS = 2,                   /* of a tile at most */
+  FAST_AHEAD = 8192,                   /* bytes: these kernels outrun the distance of packed.h */
 };
 
 typedef uint16_t vu16 __attribute__((vector_size(4 * VW)));
@@ -109,6 +110,13 @@ static inline int pair_distance(const int bits)
   return bits == 3 || bits == 5 || bits == 6 ? 16 : 16 / bits;
 }
 
+/* Tokens that take direct kernels, step by step. Beyond, expanding once pays. */
+static inline int most_direct(const int bits)
+{
+  bool words = pair_distance(bits) < 16;
+  return CPU_LEVEL == 2 && words ? 32 : CPU_LEVEL > 0 && words ? 8 : CPU_LEVEL > 0 ? 4 : 1;
+}
+
 /* Bits [shift, shift + bits) of both halves of each lane. */
 INLINE vu v_fields(const int bits, vu x, const int shift)
 {
@@ -152,7 +160,7 @@ INLINE void direct_words(const int bits, const int tokens, const int nv, const u
     UNROLL for (int v = 0; v < nv; v++)
     {
       word[v] = v_load_words(p + i * line + v * 4 * VW);
-      __builtin_prefetch(p + i * line + v * 4 * VW + PACKED_AHEAD, 0, 3);
+      __builtin_prefetch(p + i * line + v * 4 * VW + FAST_AHEAD, 0, 3);
     }
     UNROLL for (int q = 0; q < in_word; q++)
     {
@@ -182,7 +190,7 @@ INLINE void direct_halves(const int bits, const int tokens, const int nv, const 
     UNROLL for (int i = 0; i < bits; i++)
     {
       word[i] = v_load_words(p + i * line + v * 4 * VW);
-      __builtin_prefetch(p + i * line + v * 4 * VW + PACKED_AHEAD, 0, 3);
+      __builtin_prefetch(p + i * line + v * 4 * VW + FAST_AHEAD, 0, 3);
     }
     UNROLL for (int i = 0; i < bits; i++) halves[i] = v_halves(bits, word, i);
     UNROLL for (int j = 0; j < UNIT_PAIRS; j++)
@@ -225,8 +233,8 @@ INLINE void direct(const int bits, const int tokens, const int nv, const fast_pa
       else
         direct_words(bits, tokens, nv, unit, p->line, x, acc);
     }
-    __builtin_prefetch(scales + PACKED_AHEAD, 0, 3);
-    __builtin_prefetch(biases + PACKED_AHEAD, 0, 3);
+    __builtin_prefetch(scales + FAST_AHEAD, 0, 3);
+    __builtin_prefetch(biases + FAST_AHEAD, 0, 3);
     UNROLL for (int v = 0; v < nv; v++)
     {
       vf scale = part_scale(p, scales + v * VW * size), bias = part_scale(p, biases + v * VW * size);
@@ -303,7 +311,7 @@ INLINE void expand_pairs(const int bits, const int nv, const fast_part *p, uint3
         UNROLL for (int i = 0; i < bits; i++)
         {
           word[i] = v_load_words(unit + i * p->line + v * 4 * VW);
-          __builtin_prefetch(unit + i * p->line + v * 4 * VW + PACKED_AHEAD, 0, 3);
+          __builtin_prefetch(unit + i * p->line + v * 4 * VW + FAST_AHEAD, 0, 3);
         }
         if (split) {
           UNROLL for (int i = 0; i < bits; i++) halves[i] = v_halves(bits, word, i);
