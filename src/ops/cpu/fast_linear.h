@@ -211,31 +211,54 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 
 /* ---- dense and fp modes ---- */
 
+static void add_floats(const fast_job *job, int i, int64_t k0, int vectors, float *part, fast_sums *s)
+{
+  for (int j = 0; j < vectors * VW; j += VW) {
+    v_store(s->slice + j, v_load(s->slice + j) + v_load(part + j));
+    v_store(part + j, v_set(0));
+  }
+  if (ends_slice(job->a->w[i]->k, k0 / FAST_PART))
+    close_slice(s, vectors);
+}
+
+/* Outputs [n0, n0 + ONE_VECTORS * VW) of matrix i for the only token. */
+static void floats_of_one(const fast_job *job, int i, int64_t n0)
+{
+  const ops_weight *w = job->a->w[i];
+  const float *x = job->a->x + job->first * w->k;
+  const uint8_t *ahead = w->data + (n0 + ONE_VECTORS * VW) * row_bytes(w);
+  float part[ONE_VECTORS * VW];
+  fast_sums s;
+  tile_rows rows;
+  find_rows(w, n0, ONE_VECTORS * VW, &rows);
+  memset(s.slice, 0, sizeof part);
+  memset(s.total, 0, sizeof part);
+  for (int64_t k0 = 0; k0 < w->k; k0 += FAST_PART) {
+    float_one(w, &rows, k0, w->k - k0 < FAST_PART ? (int)(w->k - k0) : FAST_PART, x + k0, &ahead, part);
+    add_floats(job, i, k0, ONE_VECTORS, part, &s);
+  }
+  fast_finish(job, i, 0, 1, n0, ONE_VECTORS, s.total);
+}
+
 static void floats(const fast_job *job, int i, int t0, int tokens, int64_t n0, int nv)
 {
   const ops_weight *w = job->a->w[i];
   const float *x = job->a->x + (int64_t)(job->first + t0) * w->k;
-  _Alignas(64) float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], scales[FLOATS_GROUPS], unused[FLOATS_GROUPS],
-      part[SUM_FLOATS];
-  const int sums = tokens * nv * VW;
+  _Alignas(64) float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], part[SUM_FLOATS];
+  float scales[FLOATS_GROUPS], unused[FLOATS_GROUPS];
+  const size_t bytes = (size_t)(tokens * nv * VW) * sizeof(float);
   fast_sums s;
   tile_rows rows;
   find_rows(w, n0, nv * VW, &rows);
-  memset(part, 0, (size_t)sums * sizeof(float));
-  memset(s.slice, 0, (size_t)sums * sizeof(float));
-  memset(s.total, 0, (size_t)sums * sizeof(float));
+  memset(part, 0, bytes);
+  memset(s.slice, 0, bytes);
+  memset(s.total, 0, bytes);
   for (int64_t k0 = 0; k0 < w->k; k0 += FLOATS_BLOCK) {
     int count = w->k - k0 < FLOATS_BLOCK ? (int)(w->k - k0) : FLOATS_BLOCK;
     expand(nv, w, &rows, k0, count, scales, unused, tile);
     float_products(tokens, nv, tile, count, w->quant == Q_NONE ? 0 : w->group, x + k0, w->k, part, scales);
-    if ((k0 + FLOATS_BLOCK) % FAST_PART && k0 + FLOATS_BLOCK < w->k)
-      continue;
-    for (int j = 0; j < sums; j += VW) {
-      v_store(s.slice + j, v_load(s.slice + j) + v_load(part + j));
-      v_store(part + j, v_set(0));
-    }
-    if (ends_slice(w->k, k0 / FAST_PART))
-      close_slice(&s, tokens * nv);
+    if ((k0 + FLOATS_BLOCK) % FAST_PART == 0 || k0 + FLOATS_BLOCK >= w->k)
+      add_floats(job, i, k0, tokens * nv, part, &s);
   }
   fast_finish(job, i, t0, tokens, n0, nv, s.total);
 }
@@ -253,12 +276,17 @@ static void fast_outputs(const fast_job *job, int i, int64_t begin, int64_t end)
     if (has_prepared(w))
       directly = directly && in_panel >= wide * VW && layout_blocks(w) * LAYOUT_BLOCK - n >= wide * VW;
     int nv = directly ? wide : left > VW && in_panel > VW ? 2 : 1;
-    for (int t = 0; t < tokens; t += SUM_TOKENS) {
-      int some = tokens - t < SUM_TOKENS ? tokens - t : SUM_TOKENS;
-      if (w->quant == Q_AFFINE)
-        affine(job, i, t, some, n, nv, directly);
-      else
-        floats(job, i, t, some, n, nv);
+    if (w->quant != Q_AFFINE && tokens == 1) {
+      nv = ONE_VECTORS;
+      floats_of_one(job, i, n);
+    } else {
+      for (int t = 0; t < tokens; t += SUM_TOKENS) {
+        int some = tokens - t < SUM_TOKENS ? tokens - t : SUM_TOKENS;
+        if (w->quant == Q_AFFINE)
+          affine(job, i, t, some, n, nv, directly);
+        else
+          floats(job, i, t, some, n, nv);
+      }
     }
     n += nv * VW;
   }
@@ -324,7 +352,7 @@ void FAST_NAME(cpu_fast_linear)(ops_context *cx, const op_record *record, const 
   for (int t = 0; t < tokens; t += block) {
     job.first = t;
     job.tokens = tokens - t < block ? tokens - t : block;
-    job.unit = 2 * VW;
+    job.unit = job.tokens == 1 ? LAYOUT_PANEL : PAIRS_VECTORS * VW; /* whole steps of fast_outputs */
     for (int i = 0; i < a->outputs; i++)
       if (a->w[i]->quant == Q_AFFINE && job.tokens <= most_direct(a->w[i]->bits))
         job.unit = LAYOUT_PANEL;

@@ -38,6 +38,7 @@ enum {
   DIRECT_STEP = CPU_LEVEL > 0 ? 4 : 1, /* tokens of a direct kernel at most */
   MOST_DIRECT = CPU_LEVEL > 0 ? 4 : 1, /* tokens that take such kernels, step by step */
   PAIRS_VECTORS = 2,                   /* of a tile at most */
+  FAST_AHEAD = 8192,                   /* bytes: these kernels outrun the distance of packed.h */
 };
 
 typedef uint16_t vu16 __attribute__((vector_size(4 * VW)));
