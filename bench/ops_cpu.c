@@ -3,9 +3,10 @@
  * time.
  *
  *   cc -O2 -Iinclude -Isrc bench/ops_cpu.c build/libtern.a -lpthread -lm -o build/bench_ops_cpu
- *   build/bench_ops_cpu [threads [level [tokens [format [packed]]]]]     level: baseline avx2 avx512; format: see table
+ *   build/bench_ops_cpu [threads [level [tokens [format [packed [numerics]]]]]]     level: as --simd; format: see table
  *
  * packed: mapping (the default), prepared, or both, run after run in turn, which also gives the ratio of their medians.
+ * numerics: exact (the default) or fast.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,8 +179,11 @@ int main(int argc, char **argv)
   for (int l = 0; argc > 2 && l < SIMD_LEVELS; l++)
     if (!strcmp(argv[2], ops_simd_name((ops_simd)l)))
       level = (ops_simd)l;
-  ops_context cx = {.backend = ops_cpu(level)};
-  if (!cx.backend || pool_open(threads, &cx.workers, NULL) != TERN_OK)
+  bool fast = argc > 6 && !strcmp(argv[6], "fast");
+  ops_context cx = {.backend = fast ? ops_cpu_fast(level) : ops_cpu(level)};
+  const ops_room room = {.tokens = tokens, .keys = 64, .heads = 1, .dims = 64, .inputs = 4864};
+  if (!cx.backend || pool_open(threads, &cx.workers, NULL) != TERN_OK ||
+      cx.backend->reserve(&cx, &room, NULL) != TERN_OK)
     return 1;
   for (size_t n = 0; n < sizeof formats / sizeof *formats; n++) {
     const format *f = &formats[n];

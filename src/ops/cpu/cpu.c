@@ -105,9 +105,17 @@ const ops_backend *ops_cpu(ops_simd level)
 
 /* ---- numerics fast ---- */
 
-/* What fast_ref wants for its ops, and exact's attention for quantised keys and values. */
+/* Quantised inputs of a product: as many tokens at a time as MOST bytes hold. */
+static size_t fast_inputs_room(const ops_room *room)
+{
+  const size_t MOST = 16 << 20, one = cpu_fast_inputs_bytes(room->inputs, 3), all = one * (size_t)room->tokens;
+  return all < MOST ? all : one < MOST ? MOST : one;
+}
+
+/* What fast's products want, fast_ref for its ops, and exact's attention for quantised keys and values. */
 static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_error *err)
 {
+  TRY(ref_grow(cx, fast_inputs_room(room) / sizeof(float), err));
   TRY(ops_fast_ref()->reserve(cx, room, err));
   TRY(ref_grow(cx, cpu_fast_attention_floats(room->dims, cpu_workers(cx)), err));
   return reserve(cx, room, err);
@@ -115,10 +123,11 @@ static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_erro
 
 #define FAST_ENTRY(op, level) [OP_##op] = cpu_fast_##op##_##level,
 
-#define FAST_TABLE(level, label, own_layout)                                                                           \
+#define FAST_TABLE(level, products, label, own_layout)                                                                 \
   {                                                                                                                    \
     .name = (label),                                                                                                   \
-    .run = {CPU_FAST(FAST_ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED, [OP_linear] = fast_linear},              \
+    .run = {CPU_FAST(FAST_ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED,                                          \
+            [OP_linear] = cpu_fast_linear_##products},                                                                 \
     .alloc = ref_alloc, .release = ref_release, .write = ref_copy, .read = ref_copy,                                   \
     .kv_block_bytes = fast_kv_block_bytes, .kv_quantise = fast_kv_quantise, .reserve = reserve_fast,                   \
     .layout = (own_layout),                                                                                            \
@@ -127,12 +136,12 @@ static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_erro
 const ops_backend *ops_cpu_fast(ops_simd level)
 {
   static const ops_backend tables[SIMD_LEVELS] = {
-    [SIMD_BASELINE] = FAST_TABLE(baseline, "cpu/baseline", NULL),
+    [SIMD_BASELINE] = FAST_TABLE(baseline, baseline, "cpu/baseline", NULL),
 #if defined(__x86_64__)
-    [SIMD_AVX2] = FAST_TABLE(avx2, "cpu/avx2", &cpu_layout),
-    [SIMD_AVXVNNI] = FAST_TABLE(avx2, "cpu/avxvnni", &cpu_layout),
-    [SIMD_AVX512] = FAST_TABLE(avx512, "cpu/avx512", &cpu_layout),
-    [SIMD_AVX512VNNI] = FAST_TABLE(avx512, "cpu/avx512vnni", &cpu_layout),
+    [SIMD_AVX2] = FAST_TABLE(avx2, avx2, "cpu/avx2", &cpu_layout),
+    [SIMD_AVXVNNI] = FAST_TABLE(avx2, avxvnni, "cpu/avxvnni", &cpu_layout),
+    [SIMD_AVX512] = FAST_TABLE(avx512, avx512, "cpu/avx512", &cpu_layout),
+    [SIMD_AVX512VNNI] = FAST_TABLE(avx512, avx512vnni, "cpu/avx512vnni", &cpu_layout),
 #endif
   };
   return ops_simd_has(level) ? &tables[level] : NULL;

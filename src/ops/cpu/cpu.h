@@ -6,6 +6,7 @@
 #ifndef TERN_OPS_CPU_CPU_H
 #define TERN_OPS_CPU_CPU_H
 
+#include "ops/fast_ref/fast.h"
 #include "ops/ops.h"
 
 /* The ops that numerics exact has kernels of its own for, at every level. */
@@ -48,6 +49,20 @@ CPU_PRODUCTS(CPU_DECLARE, avx512)
 CPU_FAST(CPU_DECLARE_FAST, avx512)
 CPU_ROWWISE(CPU_DECLARE, avx512)
 #endif
+
+/* Numerics fast: linear has levels of its own. */
+ops_fn cpu_fast_linear_baseline, cpu_fast_linear_avx2, cpu_fast_linear_avxvnni, cpu_fast_linear_avx512,
+    cpu_fast_linear_avx512vnni;
+
+enum { CPU_FAST_GROUPS = FAST_PART / 32 }; /* of weights in a part, at most */
+
+/* Scratch for one token of k quantised inputs, laid out for matrices of so many kinds (fast_inputs.h): codes of 16 bits
+ * and sums of groups, and a step a part. */
+static inline size_t cpu_fast_inputs_bytes(int64_t k, int kinds)
+{
+  return (size_t)fast_parts(k) *
+         ((size_t)kinds * (FAST_PART * sizeof(int16_t) + CPU_FAST_GROUPS * sizeof(float)) + sizeof(float));
+}
 
 /* Queries that attention carries at once, at most; reserve() makes room for their scores, a row each. */
 enum { CPU_QUERIES = 4 };

@@ -12,6 +12,7 @@
 #define TERN_OPS_CPU_VEC_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

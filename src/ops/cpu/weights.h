@@ -281,7 +281,7 @@ static inline void find_ternary_rows(const ops_weight *w, int64_t first, int cou
 }
 
 /* Values [k0, k0 + count) of bit pairs `pair` and `pair` + 1 of VW byte rows: a tile of two vectors. */
-static void expand_ternary(const uint8_t *const *rows, int pair, int64_t k0, int count, float *tile)
+static inline void expand_ternary(const uint8_t *const *rows, int pair, int64_t k0, int count, float *tile)
 {
   for (int k = 0; k < count; k += 4 * VW) {
     vu words[VW];
