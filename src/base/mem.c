@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifdef TERN_TEST_ALLOC
 static _Thread_local int64_t fail_countdown = -1;
@@ -79,6 +80,19 @@ void *mem_aligned(size_t alignment, size_t size)
   if (refused() || posix_memalign(&p, alignment < sizeof(void *) ? sizeof(void *) : alignment, size ? size : 1))
     return NULL;
   return p;
+}
+
+void mem_advise_huge(void *p, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+  const uintptr_t page = (uintptr_t)2 << 20;
+  uintptr_t begin = ((uintptr_t)p + page - 1) / page * page, end = ((uintptr_t)p + size) / page * page;
+  if (begin < end)
+    madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* advice: a refusal changes nothing */
+#else
+  (void)p;
+  (void)size;
+#endif
 }
 
 char *mem_strndup(const char *s, size_t n)

@@ -18,6 +18,8 @@ void *mem_aligned(size_t alignment, size_t size); /* uninitialised, alignment a 
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n); /* n bytes and a NUL */
 void mem_free(void *p);
+/* Asks the system to back what lies in [p, p + size) by huge pages, as it comes to be touched. May do nothing. */
+void mem_advise_huge(void *p, size_t size);
 
 /* Makes room for `need` elements in the array *p of *capacity elements. Grows by half at least. False: no memory, *p as
  * it was. */

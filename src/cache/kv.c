@@ -5,8 +5,18 @@
 
 #include "base/mem.h"
 
+/* Memory of many blocks that were asked for together, in huge pages where the system has them: attention at depth reads
+ * all of it for every token, and lost a fifth of its time to address translation. Given back when the last block is. */
+typedef struct slab {
+  void *data;
+  size_t blocks;
+} slab;
+
+enum { SLAB_LEAST = 8 << 20 }; /* bytes; less is taken block by block */
+
 typedef struct block {
   void *data; /* backend memory */
+  slab *slab; /* that it is part of; NULL: it stands alone */
   struct block *next;
   int references;
 } block;
@@ -95,6 +105,17 @@ tern_status kv_store_open(ops_context *cx, const kv_slot *slots, int n_slots, kv
   return TERN_OK;
 }
 
+static void release_block(kv_store *store, block *b)
+{
+  if (!b->slab) {
+    store->cx->backend->release(store->cx, b->data);
+  } else if (--b->slab->blocks == 0) {
+    store->cx->backend->release(store->cx, b->slab->data);
+    mem_free(b->slab);
+  }
+  mem_free(b);
+}
+
 /* Gives free blocks that nobody was promised back to the system. */
 static void clear_shelf(kv_store *store, shelf *s)
 {
@@ -103,8 +124,7 @@ static void clear_shelf(kv_store *store, shelf *s)
     s->free = b->next;
     s->count--;
     store->bytes -= s->block_bytes;
-    store->cx->backend->release(store->cx, b->data);
-    mem_free(b);
+    release_block(store, b);
   }
 }
 
@@ -162,18 +182,60 @@ size_t kv_store_token_bytes(const kv_store *store)
   return bytes / KV_BLOCK;
 }
 
-static tern_status add_block(kv_store *store, shelf *s, tern_error *err)
+static tern_status add_block(kv_store *store, shelf *s, void *data, slab *from, tern_error *err)
 {
-  block *b = mem_zalloc(sizeof *b);
-  void *data = b ? store->cx->backend->alloc(store->cx, s->block_bytes) : NULL;
-  if (!data) {
-    mem_free(b);
+  block *b = data ? mem_zalloc(sizeof *b) : NULL;
+  if (!b)
     return err_nomem(err, "key/value blocks");
-  }
-  *b = (block){.data = data, .next = s->free};
+  *b = (block){.data = data, .slab = from, .next = s->free};
   s->free = b;
   s->count++;
   store->bytes += s->block_bytes;
+  return TERN_OK;
+}
+
+/* `n` blocks at once, the first of which is taken first. */
+static tern_status add_slab(kv_store *store, shelf *s, size_t n, tern_error *err)
+{
+  const ops_backend *backend = store->cx->backend;
+  size_t stride = (s->block_bytes + 63) / 64 * 64;
+  slab *from = mem_zalloc(sizeof *from);
+  void *data = from ? backend->alloc(store->cx, n * stride) : NULL;
+  if (!data) {
+    mem_free(from);
+    return err_nomem(err, "key/value blocks");
+  }
+  if (!backend->own_memory)
+    mem_advise_huge(data, n * stride);
+  *from = (slab){.data = data};
+  for (size_t i = n; i--;) {
+    tern_status status = add_block(store, s, (char *)data + i * stride, from, err);
+    if (status == TERN_OK) {
+      from->blocks++;
+      continue;
+    }
+    if (!from->blocks) {
+      backend->release(store->cx, data);
+      mem_free(from);
+    }
+    return status;
+  }
+  return TERN_OK;
+}
+
+static tern_status add_blocks(kv_store *store, shelf *s, size_t n, tern_error *err)
+{
+  if (n > 1 && n >= SLAB_LEAST / s->block_bytes)
+    return add_slab(store, s, n, err);
+  for (; n; n--) {
+    void *data = store->cx->backend->alloc(store->cx, s->block_bytes);
+    tern_status status = add_block(store, s, data, NULL, err);
+    if (status != TERN_OK) {
+      if (data)
+        store->cx->backend->release(store->cx, data);
+      return status;
+    }
+  }
   return TERN_OK;
 }
 
@@ -335,8 +397,8 @@ static tern_status reserve_lane(kv_seq *seq, int i, int64_t from, int64_t to, in
     return err_nomem(err, "key/value tables");
   for (form f = PLAIN; f < FORMS; f++) {
     set_promise(l, t, f, still_needed(l, t, f, from, to, piece));
-    while (l->shelves[f].count < l->shelves[f].promised)
-      TRY(add_block(seq->store, &l->shelves[f], err));
+    if (l->shelves[f].count < l->shelves[f].promised)
+      TRY(add_blocks(seq->store, &l->shelves[f], l->shelves[f].promised - l->shelves[f].count, err));
   }
   return TERN_OK;
 }

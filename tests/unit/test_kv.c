@@ -197,6 +197,37 @@ static void close_late(kv_store *s, kv_seq **seqs)
   kv_store_close(s);
 }
 
+/* Many blocks at once are one allocation; if it, or one of what goes with it, fails, what is there stays usable. */
+static void many_blocks_come_together(void **state)
+{
+  (void)state;
+  ops_context own = {.backend = ops_ref()};
+  const kv_slot slot = {.kv_heads = 8, .key_dim = 64, .value_dim = 64};
+  const size_t bytes = (size_t)KV_BLOCK * 8 * 128 * sizeof(float);
+  int failures = 0;
+  for (int n = 0; n < 60; n++) {
+    kv_store *s;
+    kv_seq *seq;
+    assert_int_equal(kv_store_open(&own, &slot, 1, &s, NULL), TERN_OK);
+    assert_int_equal(kv_seq_open(s, &seq, NULL), TERN_OK);
+    assert_int_equal(kv_seq_reserve(seq, 0, 64, 64, NULL), TERN_OK);
+    mem_fail_after(n);
+    tern_status status = kv_seq_reserve(seq, 0, 40 * KV_BLOCK, 64, NULL);
+    mem_fail_after(-1);
+    failures += status != TERN_OK;
+    assert_int_equal(kv_seq_reserve(seq, 0, 40 * KV_BLOCK, 64, NULL), TERN_OK);
+    assert_int_equal(kv_store_bytes(s), 41 * bytes);
+    assert_int_equal(kv_seq_prepare(seq, 0, 40 * KV_BLOCK, NULL), TERN_OK);
+    for (int i = 0; i < 40; i++)
+      memset(kv_seq_views(seq)[0].blocks[i], i, bytes);
+    for (int i = 0; i < 40; i++)
+      assert_int_equal(((uint8_t *)kv_seq_views(seq)[0].blocks[i])[bytes - 1], i);
+    kv_seq_close(seq);
+    kv_store_close(s);
+  }
+  assert_in_range(failures, 30, 59);
+}
+
 static void starts_quantise_and_give_memory_back(void **state)
 {
   (void)state;
@@ -331,6 +362,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(truncated_blocks_come_back, set_up, tear_down),
       cmocka_unit_test_setup_teardown(scratch_positions_come_back, set_up, tear_down),
       cmocka_unit_test_setup_teardown(failing_allocations_leave_the_sequence, set_up, tear_down),
+      cmocka_unit_test(many_blocks_come_together),
       cmocka_unit_test(starts_quantise_and_give_memory_back),
       cmocka_unit_test(steps_across_a_start_are_refused),
       cmocka_unit_test(clones_pass_the_start_alone),

@@ -131,10 +131,8 @@ static void close_world(world *w)
 
 static void reserve_all(bench *b, const shape *s, int tokens, int64_t keys)
 {
-  const ops_room room = {.tokens = tokens,
-                         .keys = keys,
-                         .heads = s->heads,
-                         .dims = s->key_dim > s->value_dim ? s->key_dim : s->value_dim};
+  const ops_room room = {
+      .tokens = tokens, .keys = keys, .heads = s->heads, .dims = s->key_dim > s->value_dim ? s->key_dim : s->value_dim};
   assert_int_equal(b->ref.backend->reserve(&b->ref, &room, NULL), TERN_OK);
   for (int l = 0; l < SIMD_LEVELS; l++)
     for (int i = 0; i < THREAD_COUNTS; i++)
@@ -223,13 +221,13 @@ static void test_positions(void **state)
 {
   static const struct {
     int position, count;
-  } rows[] = {{0, 1},   {0, 3},   {0, 37},  {0, 300}, {62, 3},  {255, 1}, {256, 1},
+  } rows[] = {{0, 1},   {0, 3},    {0, 37},  {0, 300},  {62, 3},   {255, 1}, {256, 1},
               {257, 1}, {250, 37}, {511, 3}, {1000, 1}, {1000, 3}, {700, 60}};
   const int each = getenv("TERN_EMULATED") ? 5 : 1;
   for (int i = 0, n = 0; i < SHAPES; i++)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
       for (int kind = ROW_READ; kind <= ROW_STEP; kind++)
-        if (n++ % each == 0)
+        if ((shapes[i].window || kind == ROW_READ) && n++ % each == 0) /* without a window both are one */
           one_row(*state, i, rows[r].position, rows[r].count, kind);
 }
 
@@ -428,8 +426,8 @@ static int open_fast_bench(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_append), cmocka_unit_test(test_positions), cmocka_unit_test(test_depth),
-      cmocka_unit_test(test_batch),         cmocka_unit_test(test_odd_scores), cmocka_unit_test(test_hidden_blocks),
+      cmocka_unit_test(test_append),  cmocka_unit_test(test_positions),  cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_batch),   cmocka_unit_test(test_odd_scores), cmocka_unit_test(test_hidden_blocks),
       cmocka_unit_test(test_reserve),
   };
   return cmocka_run_group_tests(tests, open_fast_bench, close_bench);

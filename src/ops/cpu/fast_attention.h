@@ -3,8 +3,9 @@
  *
  * Up to SET queries of one key/value head go through a chunk of keys together: the query heads of a token, and those of
  * its neighbours in a prompt. TILE of them at a time share every load. Scores stand one key a lane, outputs one value
- * dim a lane, so no sum leaves its lane. Few queries widen float16 as they load it and prefetch the block after this;
- * more of them widen a block once, into memory that stays in the cache.
+ * dim a lane, so no sum leaves its lane. Few queries widen float16 as they load it; more of them widen a block once,
+ * into memory that stays in the cache. Both ask for the stretch that comes next: the processor's own prefetching gives
+ * half of the speed, since a head's share of a block is only two pages.
  *
  * What a query sees of a block is 64 bits. A key that it does not see may hold anything: its score is replaced, its
  * term is zero, and its value is never multiplied.
@@ -129,8 +130,7 @@ INLINE void score_tile(const int n, const bool half, const void *keys, int dims,
       vf k[NV];
       UNROLL for (int v = 0; v < NV; v++) k[v] =
           half ? load_half((const uint16_t *)keys + at + v * VW) : v_load((const float *)keys + at + v * VW);
-      if (half)
-        prefetch_strip(ahead + at * sizeof(uint16_t));
+      prefetch_strip(ahead + at * sizeof(uint16_t));
       UNROLL for (int i = 0; i < n; i++)
       {
         vf x = v_set(q[(size_t)i * q_stride + (size_t)e]);
@@ -159,9 +159,10 @@ INLINE void score_tile(const int n, const bool half, const void *keys, int dims,
     call(4);                                                                                                           \
   }
 
-static void score_floats(int n, const float *keys, int dims, const float *q, size_t stride, float *terms)
+static void score_floats(int n, const float *keys, int dims, const float *q, size_t stride, float *terms,
+                         const char *ahead)
 {
-#define SCORE(n) score_tile(n, false, keys, dims, q, stride, terms, NULL)
+#define SCORE(n) score_tile(n, false, keys, dims, q, stride, terms, ahead)
   BY_COUNT(n, SCORE)
 #undef SCORE
 }
@@ -203,7 +204,7 @@ static void score_block(const query_set *set, const sizes *z, const desk *d, con
     if (z->direct)
       score_halves(n, keys, dims, q, z->q, terms, ahead);
     else
-      score_floats(n, d->block, dims, q, z->q, terms);
+      score_floats(n, d->block, dims, q, z->q, terms, ahead);
   }
 }
 
@@ -277,8 +278,7 @@ INLINE void value_strip(const int n, const int nv, const bool half, const void *
     vf x[NV];
     UNROLL for (int v = 0; v < nv; v++) x[v] =
         half ? load_half((const uint16_t *)values + at + v * VW) : v_load((const float *)values + at + v * VW);
-    if (half)
-      prefetch_strip(ahead + at * sizeof(uint16_t));
+    prefetch_strip(ahead + at * sizeof(uint16_t));
     UNROLL for (int i = 0; i < n; i++)
     {
       vf w = v_set(terms[i * FAST_CHUNK + j]);
@@ -298,7 +298,7 @@ INLINE void value_dims(const int n, const bool half, const void *values, size_t 
   for (size_t e = 0; e < dims;) {
     size_t left = (dims - e) / VW, nv = left == NV + 1 ? (NV + 2) / 2 : left < NV ? left : NV;
     const void *at = half ? (const void *)((const uint16_t *)values + e) : (const void *)((const float *)values + e);
-    const char *next = half ? ahead + e * sizeof(uint16_t) : NULL;
+    const char *next = ahead + e * sizeof(uint16_t);
     if (nv == 1)
       value_strip(n, 1, half, at, stride, count, terms, out + e, out_stride, next);
     else if (nv == 2)
@@ -328,15 +328,15 @@ static void value_keys(const value_block *v, int first, int count, int n, const 
     return;
   float *out = parts + DIMS;
   size_t from = (size_t)first * v->stride;
+  const char *ahead = v->ahead + from * sizeof(uint16_t);
   if (v->half) {
     const uint16_t *values = (const uint16_t *)v->values + from;
-    const char *ahead = v->ahead + from * sizeof *values;
 #define VALUE(n) value_dims(n, true, values, v->stride, count, terms + first, out, part, v->dims, ahead)
     BY_COUNT(n, VALUE)
 #undef VALUE
   } else {
     const float *values = (const float *)v->values + from;
-#define VALUE(n) value_dims(n, false, values, v->stride, count, terms + first, out, part, v->dims, NULL)
+#define VALUE(n) value_dims(n, false, values, v->stride, count, terms + first, out, part, v->dims, ahead)
     BY_COUNT(n, VALUE)
 #undef VALUE
   }
@@ -402,7 +402,7 @@ static void values_of_block(const query_set *set, const sizes *z, const desk *d,
   value_block v = {values, (size_t)set->a->value_dim, z->values, true, ahead};
   if (!z->direct) {
     widen_values(values, set->a->value_dim, d->block, z->values);
-    v = (value_block){d->block, z->values, z->values, false, NULL};
+    v = (value_block){d->block, z->values, z->values, false, ahead};
   }
   for (int i = 0; i < set->n; i += TILE)
     value_tile(&v, seen + i, tile_of(set, i), d->terms + (size_t)i * FAST_CHUNK + b * KV_BLOCK,
