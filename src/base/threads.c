@@ -8,7 +8,7 @@
  *
  * Why a worker that comes late does no harm. It may hold the number of a region that is over. All shares were taken
  * then, so every slot that has a run in it stands at that region with none left, or at a later one, and numbers only
- * grow (2^40 of them last for years): it finds nothing to take. Whoever does take a share holds up the count in `left`,
+ * grow (2^49 of them last for centuries): it finds nothing to take. Whoever does take a share holds up the count in `left`,
  * so the region is not over, and `fn` and `user`, read after the taking, are the region's own.
  *
  * Why no wake-up is lost. Sleeping and waking follow one pattern, in sequentially consistent operations: the sleeper
@@ -34,7 +34,7 @@
 
 /* How long a worker polls before it sleeps, and the caller for the last shares of others. The caller's is short: what
  * it waits for that long stands still, as another process has the core, and a sleeper's core is one to move it to. */
-enum { WORKER_SPIN_NS = 50000, CALLER_SPIN_NS = 10000, POLLS_PER_LOOK = 16, LINE = 64, SHARE_BITS = 24 };
+enum { WORKER_SPIN_NS = 50000, CALLER_SPIN_NS = 10000, POLLS_PER_LOOK = 16, LINE = 64, SHARE_BITS = 15 };
 _Static_assert(POOL_MOST_SHARES < 1 << SHARE_BITS, "a count of shares has to fit");
 
 typedef struct slot {
@@ -232,7 +232,7 @@ static bool has_threads(const pool *p)
 
 void pool_run_shares(pool *p, int shares, pool_fn *fn, void *user)
 {
-  if (p->count == 1 || shares == 1 || !has_threads(p)) {
+  if (p->count == 1 || shares == 1 || shares > POOL_MOST_SHARES || !has_threads(p)) {
     for (int share = 0; share < shares; share++)
       fn(user, share, shares);
     return;

@@ -17,13 +17,14 @@
 typedef struct pool pool;
 typedef void pool_fn(void *user, int share, int shares);
 
-enum { POOL_MOST_THREADS = 1024, POOL_MOST_SHARES = 1 << 20 };
+enum { POOL_MOST_THREADS = 1024, POOL_MOST_SHARES = 1 << 14 };
 
 /* threads 0: as cores_find() says. */
 tern_status pool_open(int threads, pool **out, tern_error *err);
 void pool_close(pool *p); /* NULL is fine */
 int pool_size(const pool *p);
-/* Calls fn for the shares [0, shares) and returns when all are done; no more than POOL_MOST_SHARES. */
+/* Calls fn for the shares [0, shares) and returns when all are done. More than POOL_MOST_SHARES are done one by one, on
+ * the caller's thread. */
 void pool_run_shares(pool *p, int shares, pool_fn *fn, void *user);
 /* Inside fn: the number of the worker that runs it, in [0, pool_size). */
 int pool_worker(void);

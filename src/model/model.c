@@ -220,14 +220,15 @@ int64_t model_piece_most(const model *m, int64_t position)
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)
 {
   size_t need = kv_seq_shortage(sequence, from, to, m->plan.max_tokens);
-  size_t scratch = (size_t)to * sizeof(float) * (size_t)(m->workers ? pool_size(m->workers) : 1);
-  need += scratch > m->cx.scratch_bytes ? scratch - m->cx.scratch_bytes : 0;
+  ops_room room = m->plan.room;
+  room.keys = to;
+  size_t scratch = m->cx.backend->scratch_bytes(&m->cx, &room);
+  size_t more = scratch > m->cx.scratch_bytes ? scratch - m->cx.scratch_bytes : 0;
+  need = __builtin_add_overflow(need, more, &need) ? SIZE_MAX : need;
   size_t available = need ? system_memory_available() : 0;
   if (need > available)
     return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB more of state, but %zu MB are free",
                    (long long)to, need >> 20, available >> 20);
   TRY(kv_seq_reserve(sequence, from, to, m->plan.max_tokens, err));
-  ops_room room = m->plan.room;
-  room.keys = to;
   return m->cx.backend->reserve(&m->cx, &room, err);
 }

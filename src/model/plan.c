@@ -132,7 +132,7 @@ static void measure_room(plan *p)
       continue;
     const struct op_attention *a = &r->attention;
     int dims = a->key_dim > a->value_dim ? a->key_dim : a->value_dim;
-    p->room.heads = a->heads > p->room.heads ? a->heads : p->room.heads;
+    p->room.quantised = p->room.quantised || a->quant.bits > 0;
     p->room.dims = dims > p->room.dims ? dims : p->room.dims;
   }
 }

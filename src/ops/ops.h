@@ -334,7 +334,7 @@ typedef struct ops_layout {
 typedef struct ops_room {
   int tokens;     /* of a step */
   int64_t keys;   /* that a token sees */
-  int heads;      /* of queries */
+  bool quantised; /* some keys and values are */
   int dims;       /* of a key or value */
   int64_t inputs; /* K of the widest linear */
 } ops_room;
@@ -359,7 +359,8 @@ typedef struct ops_backend {
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
   const ops_layout *layout; /* NULL: none that a file could keep */
-  /* Scratch for such steps; grows only. TERN_E_NOMEM. */
+  /* Scratch for such steps: its bytes, SIZE_MAX where they cannot be counted; and having it. Grows only. TERN_E_NOMEM. */
+  size_t (*scratch_bytes)(const ops_context *cx, const ops_room *room);
   tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
 } ops_backend;
 

@@ -5,11 +5,12 @@
 #include "ops/ref/ref_kv.h"
 
 /* One row of an input, quantised; or the dims of a head; or exact's row of scores. */
-static tern_status reserve(ops_context *cx, const ops_room *room, tern_error *err)
+static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
 {
-  int64_t floats = fast_parts(room->inputs) + (room->inputs + 1) / 2;
-  floats = floats > room->dims ? floats : room->dims;
-  return ref_grow(cx, floats > room->keys ? (size_t)floats : (size_t)room->keys, err);
+  (void)cx;
+  size_t floats = (size_t)(fast_parts(room->inputs) + (room->inputs + 1) / 2);
+  floats = floats > (size_t)room->dims ? floats : (size_t)room->dims;
+  return ref_floats(floats > (size_t)room->keys ? floats : (size_t)room->keys);
 }
 
 const ops_backend *ops_fast_ref(void)
@@ -40,7 +41,8 @@ const ops_backend *ops_fast_ref(void)
       .read = ref_copy,
       .kv_block_bytes = fast_kv_block_bytes,
       .kv_quantise = fast_kv_quantise,
-      .reserve = reserve,
+      .scratch_bytes = scratch_bytes,
+      .reserve = ref_reserve,
   };
   return &backend;
 }

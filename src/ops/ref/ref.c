@@ -27,14 +27,18 @@ void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes)
   memcpy(to, from, bytes);
 }
 
-tern_status ref_grow(ops_context *cx, size_t floats, tern_error *err)
+size_t ref_floats(size_t floats)
 {
   size_t bytes;
-  if (__builtin_mul_overflow(floats, sizeof(float), &bytes))
-    return err_nomem(err, "scratch of the ops");
+  return __builtin_mul_overflow(floats, sizeof(float), &bytes) ? SIZE_MAX : bytes;
+}
+
+tern_status ref_reserve(ops_context *cx, const ops_room *room, tern_error *err)
+{
+  size_t bytes = cx->backend->scratch_bytes(cx, room);
   if (bytes <= cx->scratch_bytes)
     return TERN_OK;
-  void *scratch = mem_aligned(64, bytes);
+  void *scratch = bytes == SIZE_MAX ? NULL : mem_aligned(64, bytes);
   if (!scratch)
     return err_nomem(err, "scratch of the ops");
   mem_free(cx->scratch);
@@ -44,9 +48,10 @@ tern_status ref_grow(ops_context *cx, size_t floats, tern_error *err)
 }
 
 /* One row of scores. */
-static tern_status ref_reserve(ops_context *cx, const ops_room *room, tern_error *err)
+static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
 {
-  return ref_grow(cx, (size_t)room->keys, err);
+  (void)cx;
+  return ref_floats((size_t)room->keys);
 }
 
 const ops_backend *ops_ref(void)
@@ -65,6 +70,7 @@ const ops_backend *ops_ref(void)
       .read = ref_copy,
       .kv_block_bytes = ref_kv_block_bytes,
       .kv_quantise = ref_kv_quantise,
+      .scratch_bytes = scratch_bytes,
       .reserve = ref_reserve,
   };
   return &backend;

@@ -19,8 +19,10 @@ void *ref_alloc(ops_context *cx, size_t bytes);
 void ref_release(ops_context *cx, void *p);
 void ref_copy(ops_context *cx, void *to, const void *from, size_t bytes);
 
-/* Makes the scratch of a backend that computes on the host at least so many floats long. */
-tern_status ref_grow(ops_context *cx, size_t floats, tern_error *err);
+/* The scratch of such a backend, as much as its scratch_bytes says. */
+tern_status ref_reserve(ops_context *cx, const ops_room *room, tern_error *err);
+/* Bytes of so many floats; SIZE_MAX: too many. */
+size_t ref_floats(size_t floats);
 
 /* Whether a block-sparse head of the token at `position` looks at the key block of position p; all do where the op is
  * dense. */
