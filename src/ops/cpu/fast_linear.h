@@ -169,7 +169,7 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const arrangement *in = &job->in.kind[job->kind[i]];
-  const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
+  const uint8_t *ahead = NULL;
   _Alignas(64) uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
   _Alignas(64) float part[SUM_FLOATS];
   part_buffer buffer;
@@ -183,7 +183,10 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
     place = layout_find(w, n0);
   else
 #endif
+  {
     find_rows(w, n0, nv * VW, &rows);
+    ahead = w->data + (n0 + nv * VW) * row_bytes(w);
+  }
   for (int64_t p = 0, k0 = 0; k0 < w->k; p++, k0 += FAST_PART) {
     int count = w->k - k0 < FAST_PART ? (int)(w->k - k0) : FAST_PART;
     int64_t at = p * job->tokens + t0;
