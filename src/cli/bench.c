@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/system.h"
 #include "cli/machine.h"
 #include "cli/out.h"
 #include "cli/signals.h"
@@ -198,6 +199,17 @@ static const cli_ints *or_default(const cli_ints *given, const cli_ints *fallbac
   return given->items ? given : fallback;
 }
 
+/* Whether the largest of the measurements has room, before hours of the smaller ones. */
+static tern_status check_fits(const bench *b, int positions, int timelines, tern_error *err)
+{
+  double need = (double)kv_store_estimate(b->m->store, positions, b->m->plan.max_tokens) * timelines;
+  double available = (double)system_memory_available();
+  if (need <= available)
+    return TERN_OK;
+  return err_set(err, TERN_E_LIMIT, "bench: %d timeline%s of %d positions need %.0f MB of state, but %.0f MB are free",
+                 timelines, timelines > 1 ? "s" : "", positions, need / (1 << 20), available / (1 << 20));
+}
+
 static tern_status measure_all(bench *b, tern_error *err)
 {
   int some_prompts[] = {512}, some_decodes[] = {128}, one[] = {1}, zero[] = {0};
@@ -209,6 +221,8 @@ static tern_status measure_all(bench *b, tern_error *err)
   const cli_ints *batches = or_default(&a->bench_batches, &default_b),
                  *depths = or_default(&a->bench_depths, &default_d);
   size_t most = (size_t)largest(depths) + (size_t)largest(prompts) + 1;
+  int longest = largest(prompts) > largest(decodes) ? largest(prompts) : largest(decodes);
+  TRY(check_fits(b, largest(depths) + longest, largest(batches), err));
   b->planned = (prompts->n + decodes->n) * batches->n * depths->n;
   b->ids = mem_array(most, sizeof *b->ids);
   if (!b->ids)

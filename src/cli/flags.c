@@ -117,9 +117,10 @@ const cli_flag cli_flags[] = {
     /* how the model runs */
     FLAG("--model", FLAG_STRING, model, MODELS, "MODEL", "the model, instead of the operand"),
     CHOICE("--numerics", FLAG_CHOICE, numerics, MODELS, "exact|native|fast", "MODE",
-           "exact: float32; native: the checkpoint's own type (slow); fast: int8 inputs, close to exact"),
+           "exact: float32; native: the checkpoint's own type (slow); fast: quicker, close to exact (docs/fast.md)"),
     CHOICE("--backend", FLAG_CHOICE, backend, MODELS, "auto|ref|cpu", "NAME", "what computes"),
-    CHOICE("--simd", FLAG_WORD, simd, MODELS, "baseline|avx2|avxvnni|avx512|avx512vnni", "LEVEL", "no higher SIMD level; changes no bit"),
+    CHOICE("--simd", FLAG_WORD, simd, MODELS, "baseline|avx2|avxvnni|avx512|avx512vnni", "LEVEL",
+           "no higher SIMD level; changes no bit"),
     NUMBER("--threads", FLAG_INT, threads, MODELS | V(DOCTOR), 1, MOST_THREADS, 0, "N",
            "threads; one per core where absent"),
     NUMBER("--ctx", FLAG_INT, context, MODELS, 1, MOST_TOKENS, 0, "N", "positions; the model's where absent"),

@@ -6,7 +6,8 @@
 #include "base/mem.h"
 #include "base/system.h"
 
-enum { MOST_PIECE = 512, PIECE_BYTES = 256 << 20, KV_GROUP_SIZE = 64 };
+/* PIECE_BYTES of activations, the logits of a few rows and what the ops ask for stay within 64 MiB. */
+enum { MOST_PIECE = 512, PIECE_BYTES = 44 << 20, KV_GROUP_SIZE = 64 };
 
 /* ---- backend ---- */
 

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -24,14 +25,22 @@ from tally import Tally  # noqa: E402
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 STEPS = 8
 
+LEVELS = ["baseline", "avx2", "avxvnni", "avx512", "avx512vnni"]
+
+
+def levels_here():
+    usable = re.search(r"^simd: (.*) usable here", terncli.tern("--version").out.decode(), re.MULTILINE)
+    return [level for level in LEVELS if usable and level in usable[1].split()]
+
+
 # What must not matter: lists of flags that are compared with the first of them.
 EXACT = {
     "threads": [["--threads", n] for n in ("1", "2", "5")],
-    "SIMD level": [["--simd", level] for level in ("baseline", "avx2", "avx512")],
+    "SIMD level": [["--simd", level] for level in levels_here()],
     "prepared weights": [
         ["--no-prepare"],
         [],  # in use where prepare() made them
-        ["--simd", "avx2"],
+        *([["--simd", "avx2"]] if "avx2" in levels_here() else []),
         ["--threads", "1", "--prefill-step-size", "7"],
         ["--threads", "5"],
     ],
@@ -39,11 +48,11 @@ EXACT = {
     "piece size": [["--prefill-step-size", n] for n in ("1", "7", "64", "2048")],
     "all at once": [
         ["--threads", "1", "--simd", "baseline", "--prefill-step-size", "2048"],
-        ["--threads", "5", "--simd", "avx512", "--prefill-step-size", "5"],
-        ["--threads", "2", "--simd", "avx2", "--prefill-step-size", "1"],
+        ["--threads", "5", "--simd", levels_here()[-1], "--prefill-step-size", "5"],
+        ["--threads", "2", "--simd", levels_here()[-1 - len(levels_here()) // 2], "--prefill-step-size", "1"],
     ],
 }
-NATIVE = {name: EXACT[name] for name in ("threads", "piece size")}
+OF_NUMERICS = {"exact": EXACT, "fast": EXACT, "native": {name: EXACT[name] for name in ("threads", "piece size")}}
 # The same with quantised keys and values, from the beginning, from inside the conversation, and from its steps.
 KV_STARTS = {"kv 4 bits": (4, 0), "kv 8 bits from inside": (8, 30), "kv 3 bits from the steps": (3, 73)}
 
@@ -70,7 +79,7 @@ def has_rings(model):
 
 def properties(model, numerics):
     """(name, lists of flags)"""
-    usual = EXACT if numerics == "exact" else NATIVE
+    usual = OF_NUMERICS[numerics]
     yield from usual.items()
     if has_rings(model):
         return
@@ -94,7 +103,7 @@ def prepare(tally):
 
 
 def compare(tally):
-    for model, numerics in itertools.product(models(), ("exact", "native")):
+    for model, numerics in itertools.product(models(), OF_NUMERICS):
         ids = conversation(seed=model.parent.name)
         for name, variants in properties(model, numerics):
             first = None

@@ -3,7 +3,8 @@
 #include "test_ops_cpu_weights.h"
 
 enum { MOST_TOKENS = 200 };
-static const int token_counts[] = {1, 2, 3, 5, 7, 8, 12, 13, 64, 97, MOST_TOKENS};
+static const int token_counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,         12,
+                                   13, 14, 15, 16, 17, 23, 24, 25, 64, 97, MOST_TOKENS};
 
 /* ---- comparing ---- */
 

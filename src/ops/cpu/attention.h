@@ -88,10 +88,38 @@ static bool next_stretch(const query_set *set, int *range, int64_t *done, stretc
   return true;
 }
 
+/* A walk over them that knows the one ahead; at the end that is the last one again. */
+typedef struct stretches {
+  int range;
+  int64_t done;
+  stretch next;
+  bool more;
+} stretches;
+
+static void begin_stretches(const query_set *set, stretches *at)
+{
+  *at = (stretches){0};
+  at->more = next_stretch(set, &at->range, &at->done, &at->next);
+}
+
+static stretch step_stretch(const query_set *set, stretches *at)
+{
+  stretch s = at->next;
+  at->more = next_stretch(set, &at->range, &at->done, &at->next);
+  return s;
+}
+
 /* ---- scores ---- */
 
+/* The lines of a strip at p, of the block after this one: they are asked for as many cycles ahead as memory takes. */
+INLINE void prefetch_strip(const float *p)
+{
+  UNROLL for (int at = 0; at < STRIP; at += 16) __builtin_prefetch(p + at, 0, 3);
+}
+
 /* out[i][STRIP] = q[i] . keys, for STRIP keys that stand side by side, dims KV_BLOCK apart. */
-INLINE void score_strip(const int n, const float *keys, int dims, float (*q)[MOST_DIM], float (*out)[STRIP])
+INLINE void score_strip(const int n, const float *keys, const float *ahead, int dims, float (*q)[MOST_DIM],
+                        float (*out)[STRIP])
 {
   vf acc[QUERIES][4];
   UNROLL for (int i = 0; i < n; i++)
@@ -101,6 +129,7 @@ INLINE void score_strip(const int n, const float *keys, int dims, float (*q)[MOS
   for (int e = 0; e < dims; e++) {
     vf k[4];
     UNROLL for (int v = 0; v < 4; v++) k[v] = v_load(keys + (size_t)e * KV_BLOCK + v * VW);
+    prefetch_strip(ahead + (size_t)e * KV_BLOCK);
     UNROLL for (int i = 0; i < n; i++)
     {
       vf x = v_set(q[i][e]);
@@ -113,27 +142,29 @@ INLINE void score_strip(const int n, const float *keys, int dims, float (*q)[MOS
   }
 }
 
-static void score_stretch(const query_set *set, const stretch *s, float (*q)[MOST_DIM])
+/* `next` is the block that is read after this one. */
+static void score_stretch(const query_set *set, const stretch *s, const void *next, float (*q)[MOST_DIM])
 {
   const struct op_attention *a = set->a;
-  const float *keys = (const float *)s->block + ref_block_key(set->kv_head, a->key_dim, 0);
+  size_t offset = ref_block_key(set->kv_head, a->key_dim, 0);
+  const float *keys = (const float *)s->block + offset, *ahead = (const float *)next + offset;
   if (set->unpacked) {
     ref_packed packed = ref_packed_keys(&a->quant, s->block, set->kv_head, a->key_dim);
     for (int c = s->first / STRIP * STRIP; c < s->first + s->count; c += STRIP)
       unpack_keys(&a->quant, &packed, c, set->unpacked);
-    keys = set->unpacked;
+    keys = ahead = set->unpacked;
   }
   for (int c = s->first / STRIP * STRIP; c < s->first + s->count; c += STRIP) {
     float out[QUERIES][STRIP];
     if (set->n == 1)
-      score_strip(1, keys + c, set->a->key_dim, q, out);
+      score_strip(1, keys + c, ahead + c, set->a->key_dim, q, out);
     else if (set->n == 2)
-      score_strip(2, keys + c, set->a->key_dim, q, out);
+      score_strip(2, keys + c, ahead + c, set->a->key_dim, q, out);
 #if CPU_LEVEL == 2
     else if (set->n == 3)
-      score_strip(3, keys + c, set->a->key_dim, q, out);
+      score_strip(3, keys + c, ahead + c, set->a->key_dim, q, out);
     else
-      score_strip(4, keys + c, set->a->key_dim, q, out);
+      score_strip(4, keys + c, ahead + c, set->a->key_dim, q, out);
 #endif
     int begin = c > s->first ? c : s->first, end = c + STRIP;
     end = end < s->first + s->count ? end : s->first + s->count;
@@ -212,7 +243,7 @@ static void normalise(const query_set *set, const float *totals)
 /* ---- values ---- */
 
 /* out[i][nv * VW] += sum over keys, ascending, of weights[i][j] * values[j]. */
-INLINE void value_strip(const int n, const int nv, const float *values, int stride, int count,
+INLINE void value_strip(const int n, const int nv, const float *values, const float *ahead, int stride, int count,
                         const float *const *weights, float *const *out)
 {
   vf acc[QUERIES][4];
@@ -223,6 +254,8 @@ INLINE void value_strip(const int n, const int nv, const float *values, int stri
   for (int j = 0; j < count; j++) {
     vf x[4];
     UNROLL for (int v = 0; v < nv; v++) x[v] = v_load(values + (size_t)j * (size_t)stride + v * VW);
+    if (nv == 4)
+      prefetch_strip(ahead + (size_t)j * (size_t)stride);
     UNROLL for (int i = 0; i < n; i++)
     {
       vf w = v_set(weights[i][j]);
@@ -236,18 +269,18 @@ INLINE void value_strip(const int n, const int nv, const float *values, int stri
 }
 
 /* All dims of n queries over `count` keys that all of them see. */
-INLINE void value_rows(const int n, const float *values, int dims, int count, const float *const *weights,
-                       float *const *out)
+INLINE void value_rows(const int n, const float *values, const float *ahead, int dims, int count,
+                       const float *const *weights, float *const *out)
 {
   float *to[QUERIES];
   int e = 0;
   for (; e + STRIP <= dims; e += STRIP) {
     UNROLL for (int i = 0; i < n; i++) to[i] = out[i] + e;
-    value_strip(n, 4, values + e, dims, count, weights, to);
+    value_strip(n, 4, values + e, ahead + e, dims, count, weights, to);
   }
   for (; e + VW <= dims; e += VW) {
     UNROLL for (int i = 0; i < n; i++) to[i] = out[i] + e;
-    value_strip(n, 1, values + e, dims, count, weights, to);
+    value_strip(n, 1, values + e, ahead + e, dims, count, weights, to);
   }
   for (; e < dims; e++)
     for (int i = 0; i < n; i++)
@@ -256,28 +289,29 @@ INLINE void value_rows(const int n, const float *values, int dims, int count, co
 }
 
 /* Numbers [begin, end) of the order, inside stretch s, for the queries [first, first + n). */
-static void value_span(const query_set *set, const stretch *s, int64_t begin, int64_t end, int first, int n)
+static void value_span(const query_set *set, const stretch *s, const void *next, int64_t begin, int64_t end, int first,
+                       int n)
 {
   if (begin >= end)
     return;
   const struct op_attention *a = set->a;
   int at = s->first + (int)(begin - s->at);
-  const float *values = set->unpacked ? set->unpacked + at * a->value_dim
-                                      : (const float *)s->block +
-                                            ref_block_value(a->kv_heads, a->key_dim, set->kv_head, a->value_dim, at);
+  size_t offset = ref_block_value(a->kv_heads, a->key_dim, set->kv_head, a->value_dim, at);
+  const float *values = set->unpacked ? set->unpacked + at * a->value_dim : (const float *)s->block + offset;
+  const float *ahead = set->unpacked ? values : (const float *)next + offset;
   const float *weights[QUERIES] = {0};
   for (int i = 0; i < n; i++)
     weights[i] = set->scores[first + i] + begin;
   int count = (int)(end - begin);
   if (n == 1)
-    value_rows(1, values, a->value_dim, count, weights, set->out + first);
+    value_rows(1, values, ahead, a->value_dim, count, weights, set->out + first);
   else if (n == 2)
-    value_rows(2, values, a->value_dim, count, weights, set->out + first);
+    value_rows(2, values, ahead, a->value_dim, count, weights, set->out + first);
 #if CPU_LEVEL == 2
   else if (n == 3)
-    value_rows(3, values, a->value_dim, count, weights, set->out + first);
+    value_rows(3, values, ahead, a->value_dim, count, weights, set->out + first);
   else
-    value_rows(4, values, a->value_dim, count, weights, set->out + first);
+    value_rows(4, values, ahead, a->value_dim, count, weights, set->out + first);
 #endif
 }
 
@@ -291,7 +325,7 @@ static int64_t most(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
-static void value_stretch(const query_set *set, const stretch *s)
+static void value_stretch(const query_set *set, const stretch *s, const void *next)
 {
   int64_t end = s->at + s->count;
   if (set->unpacked) {
@@ -301,10 +335,10 @@ static void value_stretch(const query_set *set, const stretch *s)
   }
   int64_t low = least(most(s->at, set->common_low), end), high = most(least(end, set->common_high), low);
   for (int i = 0; i < set->n; i++)
-    value_span(set, s, most(s->at, set->low[i]), least(low, set->high[i]), i, 1);
-  value_span(set, s, low, high, 0, set->n);
+    value_span(set, s, next, most(s->at, set->low[i]), least(low, set->high[i]), i, 1);
+  value_span(set, s, next, low, high, 0, set->n);
   for (int i = 0; i < set->n; i++)
-    value_span(set, s, most(high, set->low[i]), least(end, set->high[i]), i, 1);
+    value_span(set, s, next, most(high, set->low[i]), least(end, set->high[i]), i, 1);
 }
 
 /* ---- a set of queries ---- */
@@ -316,18 +350,19 @@ static void attend(const query_set *set)
   for (int i = 0; i < set->n; i++)
     for (int e = 0; e < a->key_dim; e++)
       q[i][e] = a->scale * set->q[i][e];
-  int range = 0;
-  int64_t done = 0;
-  for (stretch s = {0}; next_stretch(set, &range, &done, &s);)
-    score_stretch(set, &s, q);
+  stretches at;
+  for (begin_stretches(set, &at); at.more;) {
+    stretch s = step_stretch(set, &at);
+    score_stretch(set, &s, at.next.block, q);
+  }
   exponentiate(set, totals);
   normalise(set, totals);
   for (int i = 0; i < set->n; i++)
     memset(set->out[i], 0, (size_t)a->value_dim * sizeof(float));
-  range = 0;
-  done = 0;
-  for (stretch s = {0}; next_stretch(set, &range, &done, &s);)
-    value_stretch(set, &s);
+  for (begin_stretches(set, &at); at.more;) {
+    stretch s = step_stretch(set, &at);
+    value_stretch(set, &s, at.next.block);
+  }
 }
 
 /* Adds one query of a block-sparse head, which sees keys of the positions up to its own. */

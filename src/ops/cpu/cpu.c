@@ -117,14 +117,17 @@ static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_erro
 {
   TRY(ref_grow(cx, fast_inputs_room(room) / sizeof(float), err));
   TRY(ops_fast_ref()->reserve(cx, room, err));
+  TRY(ref_grow(cx, cpu_fast_attention_floats(room->dims, cpu_workers(cx)), err));
   return reserve(cx, room, err);
 }
+
+#define FAST_ENTRY(op, level) [OP_##op] = cpu_fast_##op##_##level,
 
 #define FAST_TABLE(level, products, label, own_layout)                                                                 \
   {                                                                                                                    \
     .name = (label),                                                                                                   \
-    .run = {CPU_ROWWISE(ENTRY, level) CPU_SHARED, [OP_linear] = cpu_fast_linear_##products,                            \
-            [OP_kv_append] = fast_kv_append, [OP_attention] = fast_attention},                                         \
+    .run = {CPU_FAST(FAST_ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED,                                          \
+            [OP_linear] = cpu_fast_linear_##products},                                                                 \
     .alloc = ref_alloc, .release = ref_release, .write = ref_copy, .read = ref_copy,                                   \
     .kv_block_bytes = fast_kv_block_bytes, .kv_quantise = fast_kv_quantise, .reserve = reserve_fast,                   \
     .layout = (own_layout),                                                                                            \

@@ -9,9 +9,14 @@
 #include "ops/fast_ref/fast.h"
 #include "ops/ops.h"
 
-/* The ops that numerics exact and fast have kernels of their own for, at every level. */
+/* The ops that numerics exact has kernels of its own for, at every level. */
 #define CPU_PRODUCTS(KERNEL, level)                                                                                    \
   KERNEL(linear, level)                                                                                                \
+  KERNEL(kv_append, level)                                                                                             \
+  KERNEL(attention, level)
+
+/* Those of numerics fast, at every level. */
+#define CPU_FAST(KERNEL, level)                                                                                        \
   KERNEL(kv_append, level)                                                                                             \
   KERNEL(attention, level)
 
@@ -32,12 +37,16 @@
 ops_fn cpu_embed, cpu_regroup, cpu_select;
 
 #define CPU_DECLARE(op, level) ops_fn cpu_##op##_##level;
+#define CPU_DECLARE_FAST(op, level) ops_fn cpu_fast_##op##_##level;
 CPU_PRODUCTS(CPU_DECLARE, baseline)
+CPU_FAST(CPU_DECLARE_FAST, baseline)
 CPU_ROWWISE(CPU_DECLARE, baseline)
 #if defined(__x86_64__)
 CPU_PRODUCTS(CPU_DECLARE, avx2)
+CPU_FAST(CPU_DECLARE_FAST, avx2)
 CPU_ROWWISE(CPU_DECLARE, avx2)
 CPU_PRODUCTS(CPU_DECLARE, avx512)
+CPU_FAST(CPU_DECLARE_FAST, avx512)
 CPU_ROWWISE(CPU_DECLARE, avx512)
 #endif
 
@@ -67,6 +76,39 @@ static inline size_t cpu_scores_stride(int64_t keys)
 static inline int cpu_workers(const ops_context *cx)
 {
   return cx->workers ? pool_size(cx->workers) : 1;
+}
+
+/* What attention of numerics fast has in scratch, in floats: a desk for each worker, and room for parts that stand
+ * between a chunk and their joining. */
+enum {
+  CPU_FAST_SET = 32,        /* queries that go together, at most */
+  CPU_FAST_TERMS = 256,     /* keys of a chunk */
+  CPU_FAST_PART_HEAD = 16,  /* of a part, before its dims */
+  CPU_FAST_PARTS = 1 << 18, /* all parts together */
+};
+
+/* Dims, rounded up to whole vectors of every level. */
+static inline size_t cpu_fast_padded(int dims)
+{
+  return ((size_t)dims + 15) / 16 * 16;
+}
+
+static inline size_t cpu_fast_part(int value_dim)
+{
+  return CPU_FAST_PART_HEAD + cpu_fast_padded(value_dim);
+}
+
+/* A desk: queries, a block widened, terms, and two parts a query. */
+static inline size_t cpu_fast_desk(int key_dim, int value_dim)
+{
+  size_t most = cpu_fast_padded(key_dim > value_dim ? key_dim : value_dim);
+  return CPU_FAST_SET * cpu_fast_padded(key_dim) + KV_BLOCK * most + CPU_FAST_SET * (size_t)CPU_FAST_TERMS +
+         2 * CPU_FAST_SET * cpu_fast_part(value_dim);
+}
+
+static inline size_t cpu_fast_attention_floats(int dims, int workers)
+{
+  return (size_t)workers * cpu_fast_desk(dims, dims) + (workers > 1 ? CPU_FAST_PARTS : 0);
 }
 
 /* Shares that work of so many `cycles`, a rough estimate, is cut into: 1 where handing it over would cost more than it

@@ -5,7 +5,7 @@
  *
  * One token: weights go from the mapping through registers straight into the sums (decode); the rows of the next tile,
  * which lie one after another, are prefetched meanwhile. From the prepared layout, where a matrix has one, they come
- * without being transposed (packed.h).
+ * without being transposed (packed.h), for several tokens too (few.h).
  *
  * Anything else: a tile of weights, some outputs wide and a block of k long, is expanded to float32 once, k-major, and
  * multiplied with all tokens from registers of MOST_TOKENS x 2 vectors (product). Sums wait in float32 between blocks
@@ -21,6 +21,7 @@
 #define TERN_OPS_CPU_LINEAR_H
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/few.h"
 #include "ops/cpu/packed.h"
 #include "ops/cpu/weights.h"
 #include "ops/ref/ref.h"
@@ -169,6 +170,18 @@ static bool is_packed(const ops_weight *w)
   return CPU_LEVEL > 0 && w->packed;
 }
 
+/* Brings values [k, k + count) of the rows of a tile near, or the first ones of the next tile: too many short pieces
+ * for the processor to see a stream in them. Inlined, or gcc leaves out the call of a function that has no effect but
+ * this.
+ */
+INLINE void fetch_ahead(int nv, const ops_weight *w, const tile_rows *rows, int64_t k, int count)
+{
+  int64_t bytes = row_bytes(w), at = k < w->k ? k * bytes / w->k : nv * VW * bytes, end = at + count * bytes / w->k;
+  for (int r = 0; r < nv * VW; r++)
+    for (int64_t i = at; i < end; i += 64)
+      __builtin_prefetch(rows->data[r] + i, 0, 2);
+}
+
 /* Outputs [n0, n0 + nv * VW) of matrix i, for all tokens; nv <= 2. */
 static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
 {
@@ -189,7 +202,10 @@ static void by_tile(const linear_job *job, int i, int64_t n0, int nv)
         expand_packed(nv, w, n0, k0, count, tile);
       else
 #endif
+      {
+        fetch_ahead(nv, w, &rows, k0 + count, count);
         expand(nv, w, &rows, k0, count, s, b, tile);
+      }
       for (int k = 0; k < count; k += step)
         products(tokens, nv, tile + k * nv * VW, step, job->a->x + t0 * w->k + k0 + k, w->k, sums,
                  by_group ? s + k / w->group * nv * VW : NULL);
@@ -322,6 +338,30 @@ INLINE void decode_packed(const int bits, const int nv, const linear_job *job, i
     packed_sums(bits, SPLIT, nv, w, n0, job->a->x, acc);
   UNROLL for (int v = 0; v < nv; v++) v_store(out + v * VW, acc[v]);
   finish(job, i, 0, 1, n0, nv, out);
+}
+#endif
+
+#if CPU_LEVEL > 0
+static bool takes_few(const linear_job *job, const ops_weight *w, int64_t n0, int64_t left)
+{
+  return FEW_LEAST <= job->tokens && job->tokens <= FEW_MOST && w->packed && layout_exact(w) &&
+         n0 % LAYOUT_PANEL == 0 && left >= LAYOUT_PANEL;
+}
+
+/* The panel at n0 for all tokens, in sets of nearly equal size. */
+static void by_few(const linear_job *job, int i, int64_t n0)
+{
+  const ops_weight *w = job->a->w[i];
+  float sums[FEW_TOKENS * 4 * VW];
+  int sets = (job->tokens + FEW_TOKENS - 1) / FEW_TOKENS;
+  for (int s = 0; s < sets; s++) {
+    int t0 = job->tokens * s / sets, tokens = job->tokens * (s + 1) / sets - t0, nv = few_vectors(tokens);
+    few_fn *kernel = few_kernel(w->bits, tokens);
+    for (int64_t n = n0; n < n0 + LAYOUT_PANEL; n += nv * VW) {
+      kernel(w, n, job->a->x + t0 * w->k, sums);
+      finish(job, i, t0, tokens, n, nv, sums);
+    }
+  }
 }
 #endif
 
@@ -540,6 +580,13 @@ static int tile_vectors(const linear_job *job, const ops_weight *w, int64_t n, i
 static void run_outputs(const linear_job *job, int i, int64_t begin, int64_t end)
 {
   for (int64_t n = begin; n < end;) {
+#if CPU_LEVEL > 0
+    if (takes_few(job, job->a->w[i], n, end - n)) {
+      by_few(job, i, n);
+      n += LAYOUT_PANEL;
+      continue;
+    }
+#endif
     int nv = tile_vectors(job, job->a->w[i], n, end - n);
     if (job->tokens == 1)
       decode_kernel(job->a->w[i], nv)(job, i, n);
@@ -585,9 +632,9 @@ static int unit_for(const linear_job *job, int workers)
   int64_t panels = 0;
   for (int i = 0; i < job->a->outputs; i++)
     panels += is_packed(job->a->w[i]) ? job->a->w[i]->n / LAYOUT_PANEL : 0;
-  if (job->tokens > 1)
-    return 2 * VW;
-  return panels >= (int64_t)4 * workers ? LAYOUT_PANEL : VW;
+  if (panels >= (int64_t)4 * workers)
+    return LAYOUT_PANEL;
+  return job->tokens > 1 ? 2 * VW : VW;
 }
 
 void CPU_NAME(cpu_linear)(ops_context *cx, const op_record *record, const ops_step *step)

@@ -98,14 +98,21 @@ INLINE void expand_packed_codes(const int bits, const arithmetic how, int nv, co
     layout_place at = layout_find(w, n0 + v * VW);
     int64_t line = at.blocks * LAYOUT_BLOCK * 4, group = at.blocks * layout_group_bytes(w);
     const uint8_t *g = at.group + k0 / w->group * group;
+    const int64_t ahead = count / w->group * group; /* the next tile's */
     float *out = tile + v * VW;
     for (int k = 0; k < count; k += w->group, g += group) {
       const uint8_t *words = g + 2 * at.blocks * LAYOUT_BLOCK * size + at.row * 4;
+      __builtin_prefetch(g + at.row * size + ahead, 0, 2);
+      __builtin_prefetch(g + (at.blocks * LAYOUT_BLOCK + at.row) * size + ahead, 0, 2);
       vf scale = packed_scales(w->stored, g + at.row * size);
       vf bias = packed_scales(w->stored, g + at.blocks * LAYOUT_BLOCK * size + at.row * size);
       for (int u = 0; u < w->group; u += PACKED_UNIT, words += bits * line, out += PACKED_UNIT * nv * VW) {
         vu word[8];
-        UNROLL for (int i = 0; i < bits; i++) word[i] = v_load_words(words + i * line);
+        UNROLL for (int i = 0; i < bits; i++)
+        {
+          word[i] = v_load_words(words + i * line);
+          __builtin_prefetch(words + i * line + ahead, 0, 2);
+        }
         UNROLL for (int j = 0; j < PACKED_UNIT; j++)
         {
           v_store(out + j * nv * VW, packed_value(how, scale, code_value(bits, false, word, j), bias));
