@@ -94,7 +94,7 @@ static void measure(ops_context *cx, const setting *s, const ops_kv_view *views,
 static void run(const ops_backend *backend, pool *workers, const setting *s, const char *name)
 {
   ops_context cx = {.backend = backend, .workers = workers};
-  ops_room room = {.tokens = MOST_TOKENS, .keys = s->keys, .heads = s->heads, .dims = s->dim, .inputs = 1};
+  ops_room room = {.tokens = MOST_TOKENS, .keys = s->keys, .dims = s->dim, .inputs = 1};
   if (backend->reserve(&cx, &room, NULL) != TERN_OK)
     exit(1);
   void ***tables = calloc((size_t)s->layers, sizeof *tables);

@@ -181,7 +181,7 @@ int main(int argc, char **argv)
       level = (ops_simd)l;
   bool fast = argc > 6 && !strcmp(argv[6], "fast");
   ops_context cx = {.backend = fast ? ops_cpu_fast(level) : ops_cpu(level)};
-  const ops_room room = {.tokens = tokens, .keys = 64, .heads = 1, .dims = 64, .inputs = 4864};
+  const ops_room room = {.tokens = tokens, .keys = 64, .dims = 64, .inputs = 4864};
   if (!cx.backend || pool_open(threads, &cx.workers, NULL) != TERN_OK ||
       cx.backend->reserve(&cx, &room, NULL) != TERN_OK)
     return 1;

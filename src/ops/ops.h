@@ -316,6 +316,21 @@ static inline int ops_extent(const op_record *r, const ops_step *step)
   return r->wanted ? step->wanted : step->tokens;
 }
 
+/* The record of matrix i of a linear alone. */
+static inline op_record ops_linear_alone(const op_record *r, int i)
+{
+  op_record alone = *r;
+  struct op_linear *a = &alone.linear;
+  a->outputs = 1;
+  a->w[0] = a->w[i];
+  a->bias[0] = a->bias[i];
+  a->y[0] = a->y[i];
+  a->product[0] = a->product[i];
+  a->type[0] = a->type[i];
+  a->residual = i == 0 ? a->residual : NULL;
+  return alone;
+}
+
 /* ---- backends ---- */
 
 typedef struct ops_context ops_context;
@@ -359,7 +374,8 @@ typedef struct ops_backend {
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
   const ops_layout *layout; /* NULL: none that a file could keep */
-  /* Scratch for such steps: its bytes, SIZE_MAX where they cannot be counted; and having it. Grows only. TERN_E_NOMEM. */
+  /* Scratch for such steps: its bytes, SIZE_MAX where they cannot be counted; and having it. Grows only. TERN_E_NOMEM.
+   */
   size_t (*scratch_bytes)(const ops_context *cx, const ops_room *room);
   tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
 } ops_backend;

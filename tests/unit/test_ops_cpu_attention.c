@@ -42,9 +42,9 @@ static void close_world(world *w)
       free(w->tables[i][n]);
 }
 
-static void reserve_all(bench *b, int tokens, int64_t keys, int heads)
+static void reserve_all(bench *b, int tokens, int64_t keys)
 {
-  const ops_room room = {.tokens = tokens, .keys = keys, .heads = heads};
+  const ops_room room = {.tokens = tokens, .keys = keys, .quantised = true};
   assert_int_equal(b->ref.backend->reserve(&b->ref, &room, NULL), TERN_OK);
   for (int l = 0; l < SIMD_LEVELS; l++)
     for (int i = 0; i < THREAD_COUNTS; i++)
@@ -157,7 +157,7 @@ static void test_positions(void **state)
     uint64_t seed = 100 + (uint64_t)i;
     world w;
     open_world(&seed, &w, s);
-    reserve_all(*state, 64, MOST_KEYS, s->heads);
+    reserve_all(*state, 64, MOST_KEYS);
     float *q = random_floats(&seed, (size_t)(64 * s->heads * s->key_dim), 1);
     for (int p = 0; p < 11; p++)
       for (int c = 0; c < 6; c++)
@@ -185,7 +185,7 @@ static void test_batch(void **state)
     uint64_t seed = 200 + (uint64_t)i;
     world w;
     open_world(&seed, &w, s);
-    reserve_all(*state, 32, MOST_KEYS, s->heads);
+    reserve_all(*state, 32, MOST_KEYS);
     float *q = random_floats(&seed, (size_t)(32 * s->heads * s->key_dim), 1);
     const ops_row rows[SEQUENCES] = {
         {.first = 0, .count = 1, .position = 301, .kind = ROW_STEP, .split = 130, .slots = &w.views[0]},
@@ -209,7 +209,7 @@ static void test_odd_scores(void **state)
     uint64_t seed = 300;
     world w;
     open_world(&seed, &w, s);
-    reserve_all(*state, 16, MOST_KEYS, s->heads);
+    reserve_all(*state, 16, MOST_KEYS);
     float *q = random_floats(&seed, (size_t)(16 * s->heads * s->key_dim), 40);
     sprinkle(&seed, w.tables[0][1], w.block_floats, nonfinite);
     sprinkle(&seed, q, (size_t)(4 * s->heads * s->key_dim), nonfinite);
@@ -228,7 +228,7 @@ static void test_hidden_keys(void **state)
   uint64_t seed = 400;
   world w;
   open_world(&seed, &w, &s);
-  reserve_all(*state, 8, MOST_KEYS, s.heads);
+  reserve_all(*state, 8, MOST_KEYS);
   float *block = w.tables[0][1];
   for (size_t at = 0; at < w.block_floats; at++) {
     size_t i = at < w.block_floats / 2 ? at % KV_BLOCK : at / 64 % KV_BLOCK; /* the position inside the block */
@@ -249,7 +249,7 @@ static void test_hidden_blocks(void **state)
   uint64_t seed = 500;
   world w;
   open_world(&seed, &w, &s);
-  reserve_all(*state, 8, MOST_KEYS, s.heads);
+  reserve_all(*state, 8, MOST_KEYS);
   void *kept[2] = {w.tables[0][0], w.tables[0][1]};
   w.tables[0][0] = w.tables[0][1] = NULL;
   float *q = random_floats(&seed, (size_t)(8 * s.heads * s.key_dim), 1);

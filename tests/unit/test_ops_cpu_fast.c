@@ -17,7 +17,7 @@ typedef struct fast_bench {
 static int open_fast(void **state)
 {
   static fast_bench b;
-  const ops_room room = {.tokens = LONG_TOKENS, .keys = 64, .heads = 1, .dims = 64, .inputs = 14336};
+  const ops_room room = {.tokens = LONG_TOKENS, .keys = 64, .dims = 64, .inputs = 14336};
   b.ref.backend = ops_fast_ref();
   if (b.ref.backend->reserve(&b.ref, &room, NULL) != TERN_OK)
     return -1;

@@ -132,7 +132,7 @@ static void close_world(world *w)
 static void reserve_all(bench *b, const shape *s, int tokens, int64_t keys)
 {
   const ops_room room = {
-      .tokens = tokens, .keys = keys, .heads = s->heads, .dims = s->key_dim > s->value_dim ? s->key_dim : s->value_dim};
+      .quantised = true, .tokens = tokens, .keys = keys, .dims = s->key_dim > s->value_dim ? s->key_dim : s->value_dim};
   assert_int_equal(b->ref.backend->reserve(&b->ref, &room, NULL), TERN_OK);
   for (int l = 0; l < SIMD_LEVELS; l++)
     for (int i = 0; i < THREAD_COUNTS; i++)
@@ -392,13 +392,15 @@ static void test_append(void **state)
   }
 }
 
-/* reserve refuses what memory cannot hold and leaves the context usable; heads and keys take room in exact's alone. */
+/* reserve refuses what memory cannot hold and leaves the context usable; keys take room where they are quantised. */
 static void test_reserve(void **state)
 {
   bench *b = *state;
   ops_context cx = {.backend = ops_cpu_fast(SIMD_BASELINE), .workers = b->pools[1]};
   tern_error err = {0};
-  assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = INT64_MAX}, &err), TERN_E_NOMEM);
+  assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = INT64_MAX, .quantised = true}, &err), TERN_E_NOMEM);
+  assert_int_equal(cx.backend->scratch_bytes(&cx, &(ops_room){.keys = 1 << 30, .dims = 64}),
+                   cx.backend->scratch_bytes(&cx, &(ops_room){.keys = 1, .dims = 64}));
   assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = 100, .dims = 64}, &err), TERN_OK);
   size_t bytes = cx.scratch_bytes;
   assert_int_equal(cx.backend->reserve(&cx, &(ops_room){.keys = 10, .dims = 32}, &err), TERN_OK);

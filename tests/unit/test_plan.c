@@ -118,7 +118,8 @@ static void run(model *m, float rows[PROMPT + 1][VOCAB_MOST])
   assert_int_equal(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &store, &err), TERN_OK);
   assert_int_equal(kv_seq_open(store, &seq, &err), TERN_OK);
   assert_int_equal(kv_seq_reserve(seq, 0, PROMPT + 1, m->plan.max_tokens, &err), TERN_OK);
-  assert_int_equal(m->cx.backend->reserve(&m->cx, &(ops_room){.tokens = m->plan.max_tokens, .keys = PROMPT + 1}, &err), TERN_OK);
+  assert_int_equal(m->cx.backend->reserve(&m->cx, &(ops_room){.tokens = m->plan.max_tokens, .keys = PROMPT + 1}, &err),
+                   TERN_OK);
   for (int i = 0; i <= PROMPT; i++)
     ids[i] = i * 37 % 256;
   for (int i = 0; i < PROMPT; i++)

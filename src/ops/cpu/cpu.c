@@ -71,12 +71,10 @@ ops_simd ops_simd_best(void)
 /* ---- memory ---- */
 
 /* Scores of CPU_QUERIES queries a worker; the reference's attention wants one row. */
-static tern_status reserve(ops_context *cx, const ops_room *room, tern_error *err)
+static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
 {
-  size_t floats;
-  if (__builtin_mul_overflow(cpu_scores_stride(room->keys), (size_t)CPU_QUERIES * (size_t)cpu_workers(cx), &floats))
-    return err_nomem(err, "attention scores");
-  return ref_grow(cx, floats, err);
+  size_t floats, rows = (size_t)CPU_QUERIES * (size_t)cpu_workers(cx);
+  return __builtin_mul_overflow(cpu_scores_stride(room->keys), rows, &floats) ? SIZE_MAX : ref_floats(floats);
 }
 
 /* ---- tables ---- */
@@ -86,7 +84,7 @@ static tern_status reserve(ops_context *cx, const ops_room *room, tern_error *er
   {                                                                                                                    \
     .name = (label), .run = {CPU_PRODUCTS(ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED}, .alloc = ref_alloc,     \
     .release = ref_release, .write = ref_copy, .read = ref_copy, .kv_block_bytes = ref_kv_block_bytes,                 \
-    .kv_quantise = ref_kv_quantise, .reserve = reserve, .layout = (own_layout),                                        \
+    .kv_quantise = ref_kv_quantise, .scratch_bytes = scratch_bytes, .reserve = ref_reserve, .layout = (own_layout),    \
   }
 
 const ops_backend *ops_cpu(ops_simd level)
@@ -105,20 +103,26 @@ const ops_backend *ops_cpu(ops_simd level)
 
 /* ---- numerics fast ---- */
 
-/* Quantised inputs of a product: as many tokens at a time as MOST bytes hold. */
-static size_t fast_inputs_room(const ops_room *room)
+/* Quantised inputs of a product: as many tokens at a time as MOST bytes hold, one at least. */
+static size_t fast_inputs_bytes(const ops_room *room)
 {
-  const size_t MOST = 16 << 20, one = cpu_fast_inputs_bytes(room->inputs, 3), all = one * (size_t)room->tokens;
+  const size_t MOST = 8 << 20, one = cpu_fast_inputs_bytes(room->inputs, 3), all = one * (size_t)room->tokens;
   return all < MOST ? all : one < MOST ? MOST : one;
 }
 
-/* What fast's products want, fast_ref for its ops, and exact's attention for quantised keys and values. */
-static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_error *err)
+static size_t most_of(size_t a, size_t b)
 {
-  TRY(ref_grow(cx, fast_inputs_room(room) / sizeof(float), err));
-  TRY(ops_fast_ref()->reserve(cx, room, err));
-  TRY(ref_grow(cx, cpu_fast_attention_floats(room->dims, cpu_workers(cx)), err));
-  return reserve(cx, room, err);
+  return a > b ? a : b;
+}
+
+/* What fast's products want, fast_ref for its ops, fast's attention, and exact's for quantised keys and values. */
+static size_t fast_scratch_bytes(const ops_context *cx, const ops_room *room)
+{
+  ops_room plain = *room;
+  plain.keys = room->quantised ? room->keys : 0;
+  size_t bytes = most_of(fast_inputs_bytes(room), ops_fast_ref()->scratch_bytes(cx, &plain));
+  bytes = most_of(bytes, ref_floats(cpu_fast_attention_floats(room->dims, cpu_workers(cx))));
+  return room->quantised ? most_of(bytes, scratch_bytes(cx, room)) : bytes;
 }
 
 #define FAST_ENTRY(op, level) [OP_##op] = cpu_fast_##op##_##level,
@@ -126,11 +130,11 @@ static tern_status reserve_fast(ops_context *cx, const ops_room *room, tern_erro
 #define FAST_TABLE(level, products, label, own_layout)                                                                 \
   {                                                                                                                    \
     .name = (label),                                                                                                   \
-    .run = {CPU_FAST(FAST_ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED,                                          \
-            [OP_linear] = cpu_fast_linear_##products},                                                                 \
+    .run = {CPU_FAST(FAST_ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED, [OP_linear] =                            \
+                                                                                  cpu_fast_linear_##products},         \
     .alloc = ref_alloc, .release = ref_release, .write = ref_copy, .read = ref_copy,                                   \
-    .kv_block_bytes = fast_kv_block_bytes, .kv_quantise = fast_kv_quantise, .reserve = reserve_fast,                   \
-    .layout = (own_layout),                                                                                            \
+    .kv_block_bytes = fast_kv_block_bytes, .kv_quantise = fast_kv_quantise, .scratch_bytes = fast_scratch_bytes,       \
+    .reserve = ref_reserve, .layout = (own_layout),                                                                    \
   }
 
 const ops_backend *ops_cpu_fast(ops_simd level)

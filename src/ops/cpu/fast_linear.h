@@ -169,7 +169,7 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const arrangement *in = &job->in.kind[job->kind[i]];
-  const uint8_t *ahead = w->data + (n0 + nv * VW) * row_bytes(w);
+  const uint8_t *ahead = NULL;
   _Alignas(64) uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
   _Alignas(64) float part[SUM_FLOATS];
   part_buffer buffer;
@@ -183,7 +183,10 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
     place = layout_find(w, n0);
   else
 #endif
+  {
     find_rows(w, n0, nv * VW, &rows);
+    ahead = w->data + (n0 + nv * VW) * row_bytes(w);
+  }
   for (int64_t p = 0, k0 = 0; k0 < w->k; p++, k0 += FAST_PART) {
     int count = w->k - k0 < FAST_PART ? (int)(w->k - k0) : FAST_PART;
     int64_t at = p * job->tokens + t0;
@@ -316,19 +319,6 @@ static void fast_share(void *user, int share, int shares)
   }
 }
 
-/* Exact's arithmetic, for one matrix of the record. */
-static void as_exact(ops_context *cx, const op_record *record, const ops_step *step, int i)
-{
-  const struct op_linear *a = &record->linear;
-  op_record alone = *record;
-  alone.linear.outputs = 1;
-  alone.linear.w[0] = a->w[i];
-  alone.linear.bias[0] = a->bias[i];
-  alone.linear.y[0] = a->y[i];
-  alone.linear.residual = i == 0 ? a->residual : NULL;
-  CPU_NAME(cpu_linear)(cx, &alone, step);
-}
-
 void FAST_NAME(cpu_fast_linear)(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_linear *a = &record->linear;
@@ -338,10 +328,12 @@ void FAST_NAME(cpu_fast_linear)(ops_context *cx, const op_record *record, const 
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant == Q_AFFINE)
       job.kind[i] = add_kind(&job.in, a->w[i]);
-    if (a->w[i]->quant == Q_TERNARY)
-      as_exact(cx, record, step, i);
-    else
-      weights += a->w[i]->n * a->w[i]->k;
+    if (a->w[i]->quant == Q_TERNARY) {
+      op_record exact = ops_linear_alone(record, i);
+      CPU_NAME(cpu_linear)(cx, &exact, step);
+      continue;
+    }
+    weights += a->w[i]->n * a->w[i]->k;
   }
   if (!weights)
     return;

@@ -282,15 +282,16 @@ DIRECTS(5)
 DIRECTS(6)
 DIRECTS(8)
 
-/* Parts of all tokens, in steps that have a kernel; all take DIRECT_VECTORS(tokens) vectors. */
+/* Parts of all tokens, in steps that have a kernel. Five are three and two: the kernel for one may be wider. */
 static void directs(int bits, int tokens, const fast_part *p, const int16_t *x, const float *sums, float *out)
 {
   static direct_fn *const kernels[9][DIRECT_STEP] = {
       [2] = DIRECT_NAMES(2), [3] = DIRECT_NAMES(3), [4] = DIRECT_NAMES(4),
       [5] = DIRECT_NAMES(5), [6] = DIRECT_NAMES(6), [8] = DIRECT_NAMES(8)};
   const int nv = DIRECT_VECTORS(tokens);
-  for (int t = 0; t < tokens; t += DIRECT_STEP) {
-    int some = tokens - t < DIRECT_STEP ? tokens - t : DIRECT_STEP;
+  for (int t = 0, some; t < tokens; t += some) {
+    int left = tokens - t;
+    some = left == DIRECT_STEP + 1 ? DIRECT_STEP - 1 : left < DIRECT_STEP ? left : DIRECT_STEP;
     kernels[bits][some - 1](p, x + t * FAST_PART, sums + t * PART_GROUPS, out + t * nv * VW);
   }
 }

@@ -50,14 +50,16 @@ static inline int64_t fast_parts(int64_t k)
   return (k + FAST_PART - 1) / FAST_PART;
 }
 
-/* Parts of a slice. */
+/* Parts of a slice: as even as slices of at most 8 can be, so that a machine may give each to a worker of its own. */
 static inline int64_t fast_slice(int64_t k)
 {
-  return fast_parts(k) % 8 ? 7 : 8;
+  int64_t slices = (fast_parts(k) + 7) / 8;
+  return (fast_parts(k) + slices - 1) / slices;
 }
 
-/* Codes are FAST_MOST at most, so that both bytes of one are signed: code = 256 * high + low, high of -127..127 and low
- * of -128..127. A dot of a group stays within 32 bits: 128 * 255 * FAST_MOST < 2^31. */
+/* Codes are FAST_MOST at most, so that a machine that multiplies bytes may take one as two signed ones: code = 256 *
+ * high + low, high of -127..127 and low of -128..127. A dot of a group stays within 32 bits: 128 * 255 * FAST_MOST <
+ * 2^31. */
 enum { FAST_MOST = 127 * 256 };
 
 /* x [n] -> codes and the step: the largest magnitude / FAST_MOST. Codes are x * (FAST_MOST / largest), to nearest, ties

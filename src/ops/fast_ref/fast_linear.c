@@ -95,28 +95,18 @@ static void one_row(const struct op_linear *a, int i, int64_t t, const inputs *i
   }
 }
 
-/* Exact's arithmetic, for one matrix of the record. */
-static void as_exact(ops_context *cx, const op_record *record, const ops_step *step, int i)
-{
-  const struct op_linear *a = &record->linear;
-  op_record alone = *record;
-  alone.linear.outputs = 1;
-  alone.linear.w[0] = a->w[i];
-  alone.linear.bias[0] = a->bias[i];
-  alone.linear.y[0] = a->y[i];
-  alone.linear.residual = i == 0 ? a->residual : NULL;
-  ref_linear(cx, &alone, step);
-}
-
 void fast_linear(ops_context *cx, const op_record *record, const ops_step *step)
 {
   const struct op_linear *a = &record->linear;
   int64_t inputs_k = a->w[0]->k;
   float *steps = cx->scratch;
   int16_t *codes = (int16_t *)(steps + fast_parts(inputs_k));
-  for (int i = 0; i < a->outputs; i++)
-    if (a->w[i]->quant == Q_TERNARY)
-      as_exact(cx, record, step, i);
+  for (int i = 0; i < a->outputs; i++) {
+    if (a->w[i]->quant != Q_TERNARY)
+      continue;
+    op_record exact = ops_linear_alone(record, i);
+    ref_linear(cx, &exact, step);
+  }
   for (int64_t t = 0; t < ops_extent(record, step); t++) {
     for (int64_t k = 0; k < inputs_k; k += FAST_PART) {
       int64_t n = inputs_k - k < FAST_PART ? inputs_k - k : FAST_PART;
