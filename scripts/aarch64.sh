@@ -53,4 +53,5 @@ ctest --test-dir build-aarch64 -j "$(nproc)" -R '^unit\.test_(base|cores|kv|math
 python3 scripts/summary.py "$results" || status=1
 echo "goldens, on aarch64:"
 TERN_BUILD=$dir TERN_BIN=$dir/tern-emulated python3 tests/golden/replay.py || status=1
+TERN_BUILD=$dir TERN_BIN=$dir/tern-emulated python3 tests/golden/fast.py || status=1
 exit "$status"

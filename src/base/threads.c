@@ -35,6 +35,8 @@
 /* How long a worker polls before it sleeps, and the caller for the last shares of others. The caller's is short: what
  * it waits for that long stands still, as another process has the core, and a sleeper's core is one to move it to. */
 enum { WORKER_SPIN_NS = 50000, CALLER_SPIN_NS = 10000, POLLS_PER_LOOK = 16, LINE = 64, SHARE_BITS = 15 };
+/* Whatever `ulimit -s` says: products keep some 150 KB of tiles and sums on the stack; sanitizers take several times. */
+enum { STACK_BYTES = 2 << 20 };
 _Static_assert(POOL_MOST_SHARES < 1 << SHARE_BITS, "a count of shares has to fit");
 
 typedef struct slot {
@@ -281,14 +283,18 @@ static tern_status start_threads(pool *p, tern_error *err)
   sigdelset(&all, SIGFPE);
   sigdelset(&all, SIGILL);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
   tern_status status = TERN_OK;
   for (int i = 1; i < p->count && status == TERN_OK; i++) {
     p->workers[i] = (worker){.owner = p, .index = i};
-    if (pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]))
+    if (pthread_create(&p->workers[i].thread, &attributes, work, &p->workers[i]))
       status = err_set(err, TERN_E_LIMIT, "threads: the system refused thread %d of %d", i + 1, p->count);
     else
       p->started = i;
   }
+  pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return status;
 }

@@ -6,8 +6,9 @@
 #include "base/mem.h"
 #include "base/system.h"
 
-/* PIECE_BYTES of activations, the logits of a few rows and what the ops ask for stay within 64 MiB. */
-enum { MOST_PIECE = 512, PIECE_BYTES = 44 << 20, KV_GROUP_SIZE = 64 };
+/* A step's activations, the logits of a few rows, and OPS_BYTES of scratch stay within STEP_BYTES. (Exact's attention
+ * asks for more scratch in contexts beyond 100,000 positions.) */
+enum { MOST_PIECE = 512, STEP_BYTES = 64 << 20, OPS_BYTES = 11 << 20, KV_GROUP_SIZE = 64 };
 
 /* ---- backend ---- */
 
@@ -53,7 +54,8 @@ static tern_status choose_backend(const tern_model_options *o, ops_simd level, c
  * enough for one token of every row. */
 int model_max_tokens(const model_config *c)
 {
-  size_t fit = PIECE_BYTES / plan_bytes_per_token(c);
+  size_t logits = plan_logits_bytes(c), fixed = OPS_BYTES + logits < STEP_BYTES ? OPS_BYTES + logits : STEP_BYTES;
+  size_t fit = (STEP_BYTES - fixed) / plan_bytes_per_token(c);
   int tokens = fit < MOST_PIECE ? (int)fit : MOST_PIECE;
   return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
 }

@@ -121,6 +121,11 @@ size_t plan_bytes_per_token(const model_config *m)
   return (3 * (size_t)m->width + most) * sizeof(float);
 }
 
+size_t plan_logits_bytes(const model_config *m)
+{
+  return (size_t)HEAD_ROWS * (size_t)m->vocab * sizeof(float);
+}
+
 static void measure_room(plan *p)
 {
   p->room.tokens = p->max_tokens;

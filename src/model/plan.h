@@ -59,8 +59,9 @@ typedef struct plan_options {
 tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,
                          const plan_options *options, plan *out, tern_error *err);
 void plan_release(ops_context *cx, plan *p);
-/* Bytes of activations a token, for choosing max_tokens before compiling. */
+/* For choosing max_tokens before compiling: bytes of activations a token, and of the head's logits. */
 size_t plan_bytes_per_token(const model_config *config);
+size_t plan_logits_bytes(const model_config *config);
 
 /* What plan_run hands over, in ascending order: logits [V] of wanted row `index`. The array may be changed; it is
  * scratch once the call returns. */

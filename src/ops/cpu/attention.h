@@ -47,18 +47,12 @@ typedef struct stretch {
   int64_t at;
 } stretch;
 
-/* Whether a block-sparse head looks at a key block. */
-static bool sees_block(const struct op_attention *a, int head, int64_t query_block, int64_t block)
-{
-  return query_block - block < a->sparse_local || (block + head + 1) % a->sparse_stride == 0;
-}
-
 /* Steps over the blocks that are hidden at `position`, and cuts what is left to the block after them. A query's own
  * block is the last, and seen. */
 static int64_t skip_hidden(const query_set *set, int64_t position, int64_t *left)
 {
   int64_t size = set->a->sparse_block;
-  while (!sees_block(set->a, set->head, set->query_block, position / size)) {
+  while (!ref_sees_block(set->a, set->head, set->query_block, position / size)) {
     *left -= size - position % size;
     position += size - position % size;
   }
@@ -376,7 +370,7 @@ static bool join_sparse(query_set *set, int head, int64_t position)
     set->n_ranges = 1;
     *high = position % a->sparse_block + 1;
     for (int64_t block = 0; block < query_block; block++)
-      *high += sees_block(a, head, query_block, block) ? a->sparse_block : 0;
+      *high += ref_sees_block(a, head, query_block, block) ? a->sparse_block : 0;
     set->common_low = 0;
     set->common_high = *high;
   } else {

@@ -22,11 +22,11 @@ static void run_copies(ops_context *cx, const op_record *record, const ops_step 
 }
 
 /* A worker's tokens are a step of their own to the reference, whose embedding goes by rows. */
-static void embed_share(void *user, int worker, int count)
+static void embed_share(void *user, int share, int shares)
 {
   const copies_job *job = user;
   size_t begin, end;
-  pool_share((size_t)job->rows, 1, worker, count, &begin, &end);
+  pool_share((size_t)job->rows, 1, share, shares, &begin, &end);
   for (int r = 0; r < job->step->rows; r++) {
     ops_row row = job->step->row[r];
     int first = row.first > (int)begin ? row.first : (int)begin;
@@ -48,12 +48,12 @@ void cpu_embed(ops_context *cx, const op_record *record, const ops_step *step)
   run_copies(cx, record, step, step->tokens, (int64_t)step->tokens * record->embed.table->k * 8, embed_share);
 }
 
-static void select_share(void *user, int worker, int count)
+static void select_share(void *user, int share, int shares)
 {
   const copies_job *job = user;
   const struct op_select *a = &job->record->select;
   size_t begin, end;
-  pool_share((size_t)job->rows, 1, worker, count, &begin, &end);
+  pool_share((size_t)job->rows, 1, share, shares, &begin, &end);
   for (size_t r = begin; r < end; r++)
     memcpy(a->y + r * (size_t)a->width, a->x + (int64_t)job->step->want[r] * a->width, (size_t)a->width * sizeof *a->x);
 }
@@ -63,12 +63,12 @@ void cpu_select(ops_context *cx, const op_record *record, const ops_step *step)
   run_copies(cx, record, step, step->wanted, (int64_t)step->wanted * record->select.width / 4, select_share);
 }
 
-static void regroup_share(void *user, int worker, int count)
+static void regroup_share(void *user, int share, int shares)
 {
   const copies_job *job = user;
   struct op_regroup a = job->record->regroup;
   size_t begin, end;
-  pool_share((size_t)job->rows, 1, worker, count, &begin, &end);
+  pool_share((size_t)job->rows, 1, share, shares, &begin, &end);
   size_t width = (size_t)a.width;
   for (size_t t = begin; t < end; t++)
     for (size_t i = 0; i < (size_t)a.n; i++)

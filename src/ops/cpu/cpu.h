@@ -1,7 +1,8 @@
 /* cpu.h - what the files of the cpu backend share: the kernels of each level, and handing work to the pool.
  *
- * The backend computes numerics `exact` (DT_F32 everywhere) with the reference's bits at every SIMD level. A record of
- * another type goes to the reference: the fp modes give one such record, their embedding.
+ * The backend computes numerics `exact` (DT_F32 everywhere) with the reference's bits at every SIMD level, and `fast`
+ * with those of fast_ref. In exact, a record of another type goes to the reference: the fp modes give one such record,
+ * their embedding.
  */
 #ifndef TERN_OPS_CPU_CPU_H
 #define TERN_OPS_CPU_CPU_H
@@ -82,7 +83,6 @@ static inline int cpu_workers(const ops_context *cx)
  * between a chunk and their joining. */
 enum {
   CPU_FAST_SET = 32,        /* queries that go together, at most */
-  CPU_FAST_TERMS = 256,     /* keys of a chunk */
   CPU_FAST_PART_HEAD = 16,  /* of a part, before its dims */
   CPU_FAST_PARTS = 1 << 18, /* all parts together */
 };
@@ -102,7 +102,7 @@ static inline size_t cpu_fast_part(int value_dim)
 static inline size_t cpu_fast_desk(int key_dim, int value_dim)
 {
   size_t most = cpu_fast_padded(key_dim > value_dim ? key_dim : value_dim);
-  return CPU_FAST_SET * cpu_fast_padded(key_dim) + KV_BLOCK * most + CPU_FAST_SET * (size_t)CPU_FAST_TERMS +
+  return CPU_FAST_SET * cpu_fast_padded(key_dim) + KV_BLOCK * most + CPU_FAST_SET * (size_t)FAST_CHUNK +
          2 * CPU_FAST_SET * cpu_fast_part(value_dim);
 }
 

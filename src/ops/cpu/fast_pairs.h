@@ -36,7 +36,6 @@ enum {
   UNIT_PAIRS = UNIT / 2,
   PART_GROUPS = CPU_FAST_GROUPS,       /* of a part at most */
   DIRECT_STEP = CPU_LEVEL > 0 ? 4 : 1, /* tokens of a direct kernel at most */
-  MOST_DIRECT = CPU_LEVEL > 0 ? 4 : 1, /* tokens that take such kernels, step by step */
   PAIRS_VECTORS = 2,                   /* of a tile at most */
   FAST_AHEAD = 8192,                   /* bytes: these kernels outrun the distance of packed.h */
 };

@@ -608,14 +608,14 @@ static int64_t units_of(const linear_job *job, int i)
   return (extent_of(job, i) + job->unit - 1) / job->unit;
 }
 
-static void run_share(void *user, int worker, int count)
+static void run_share(void *user, int share, int shares)
 {
   const linear_job *job = user;
   int64_t units = 0, before = 0;
   for (int i = 0; i < job->a->outputs; i++)
     units += units_of(job, i);
   size_t begin, end;
-  pool_share((size_t)units, 1, worker, count, &begin, &end);
+  pool_share((size_t)units, 1, share, shares, &begin, &end);
   for (int i = 0; i < job->a->outputs; i++) {
     int64_t first = (int64_t)begin - before, last = (int64_t)end - before, own = units_of(job, i);
     before += own;

@@ -99,11 +99,11 @@ INLINE void scale_row(const bool centred, const norm_job *a, int row, float mean
   }
 }
 
-INLINE void norm_rows(const bool centred, const norm_job *a, int worker, int count)
+INLINE void norm_rows(const bool centred, const norm_job *a, int share, int shares)
 {
   const norm_term squares = centred ? CENTRED_SQUARES : SQUARES;
   size_t begin, end;
-  pool_share((size_t)a->rows, 1, worker, count, &begin, &end);
+  pool_share((size_t)a->rows, 1, share, shares, &begin, &end);
   for (int row = (int)begin; row < (int)end; row += VW) {
     float means[VW] = {0}, sums[VW];
     int n = (int)end - row < VW ? (int)end - row : VW;
@@ -122,14 +122,14 @@ INLINE void norm_rows(const bool centred, const norm_job *a, int worker, int cou
   }
 }
 
-static void rms_norm_share(void *user, int worker, int count)
+static void rms_norm_share(void *user, int share, int shares)
 {
-  norm_rows(false, user, worker, count);
+  norm_rows(false, user, share, shares);
 }
 
-static void layer_norm_share(void *user, int worker, int count)
+static void layer_norm_share(void *user, int share, int shares)
 {
-  norm_rows(true, user, worker, count);
+  norm_rows(true, user, share, shares);
 }
 
 void CPU_NAME(cpu_rms_norm)(ops_context *cx, const op_record *record, const ops_step *step)
@@ -238,11 +238,11 @@ static void rotate_token(const struct op_rope *a, const ops_row *row, int t)
     rotate_heads(a, position, &parts[1], 1);
 }
 
-static void rope_share(void *user, int worker, int count)
+static void rope_share(void *user, int share, int shares)
 {
   const rope_job *job = user;
   size_t begin, end;
-  pool_share((size_t)job->step->tokens, 1, worker, count, &begin, &end);
+  pool_share((size_t)job->step->tokens, 1, share, shares, &begin, &end);
   for (int r = 0; r < job->step->rows; r++) {
     const ops_row *row = &job->step->row[r];
     for (int t = 0; t < row->count; t++) {
@@ -288,12 +288,12 @@ static void append_head(const struct op_kv_append *a, const ops_row *row, int t,
            v + (int64_t)j * a->kv_heads * a->value_dim, (size_t)a->value_dim * sizeof *v);
 }
 
-static void append_share(void *user, int worker, int count)
+static void append_share(void *user, int share, int shares)
 {
   const append_job *job = user;
   const struct op_kv_append *a = job->a;
   size_t begin, end;
-  pool_share((size_t)a->kv_heads, 1, worker, count, &begin, &end);
+  pool_share((size_t)a->kv_heads, 1, share, shares, &begin, &end);
   for (int r = 0; r < job->step->rows; r++) {
     const ops_row *row = &job->step->row[r];
     for (int t = 0; ops_quantised(&a->quant, row) && t < row->count; t++)

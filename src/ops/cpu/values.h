@@ -173,11 +173,11 @@ typedef struct values_job {
   size_t n;
 } values_job;
 
-static void values_share(void *user, int worker, int count)
+static void values_share(void *user, int share, int shares)
 {
   const values_job *job = user;
   size_t begin, end;
-  pool_share(job->n, VALUES_GRAIN, worker, count, &begin, &end);
+  pool_share(job->n, VALUES_GRAIN, share, shares, &begin, &end);
   job->run(&job->a, begin, end);
 }
 
@@ -244,12 +244,12 @@ typedef struct temperature_job {
   const ops_step *step;
 } temperature_job;
 
-static void temperature_share(void *user, int worker, int count)
+static void temperature_share(void *user, int share, int shares)
 {
   const temperature_job *job = user;
   const struct op_temperature *a = job->a;
   size_t begin, end;
-  pool_share((size_t)job->step->tokens, 1, worker, count, &begin, &end);
+  pool_share((size_t)job->step->tokens, 1, share, shares, &begin, &end);
   for (int r = 0; r < job->step->rows; r++) {
     const ops_row *row = &job->step->row[r];
     for (int t = 0; t < row->count; t++) {

@@ -10,7 +10,7 @@
  *     slice = fma(step, part, slice)                              step: what one code of the input stands for
  *
  * in a tree that is a function of K alone: groups ascending in a part, from zero; parts ascending in a slice of
- * fast_slice(K) parts, from zero; slices ascending, from zero. (8 bits a value would do half the work, as other engines
+ * fast_slice(K) parts, from zero; slices ascending, from zero, by plain additions. (8 bits a value would do half the work, as other engines
  * do. They were measured first, with steps for every 16 to 64 values and with outliers apart: docs/fast.md.)
  *
  * Other matrices multiply floats, fused: part = fma(x, w, part) over the same tree, k ascending, slice + part. The fp
@@ -25,8 +25,13 @@
  *     o = fma over keys, ascending, of e_j and value j, from zero, a dim each
  *
  * Chunks are joined ascending, from (M, L, O) = those of the first: with M' the larger of M and m, a = exp(M - M') and
- * b = exp(m - M'): L = fma(L, a, l * b), O = fma(O, a, o * b). The output is O * (1 / L). Keys and values that are
- * quantised (--kv-bits) are exact's, from plain rows that went through float16.
+ * b = exp(m - M'): L = fma(L, a, l * b), O = fma(O, a, o * b). The output is O * (1 / L).
+ *
+ * With --kv-bits, rows from quant.start on are quantised as they are and attend as in exact; positions before it had
+ * been float16 when they were quantised.
+ *
+ * Products and attention round to no type but float32, whatever the record's types say, and a bias is added last, turned
+ * or not: `fast` is defined over float32 activations.
  *
  * So a row's bits do not depend on its neighbours, on threads, on registers, or on how chunks are shared out.
  */

@@ -24,14 +24,16 @@ tern_status ref_reserve(ops_context *cx, const ops_room *room, tern_error *err);
 /* Bytes of so many floats; SIZE_MAX: too many. */
 size_t ref_floats(size_t floats);
 
-/* Whether a block-sparse head of the token at `position` looks at the key block of position p; all do where the op is
- * dense. */
+/* Whether a head of a block-sparse op looks at a key block. */
+static inline bool ref_sees_block(const struct op_attention *a, int head, int64_t query_block, int64_t block)
+{
+  return query_block - block < a->sparse_local || (block + head + 1) % a->sparse_stride == 0;
+}
+
+/* Whether it sees position p from `position`; all do where the op is dense. */
 static inline bool ref_sees(const struct op_attention *a, int head, int64_t position, int64_t p)
 {
-  if (!a->sparse_block)
-    return true;
-  int64_t block = p / a->sparse_block;
-  return position / a->sparse_block - block < a->sparse_local || (block + head + 1) % a->sparse_stride == 0;
+  return !a->sparse_block || ref_sees_block(a, head, position / a->sparse_block, p / a->sparse_block);
 }
 
 /* Layout of a block of keys and values, in floats: keys [G][key_dim][64], so that 64 keys load together; then values
