@@ -87,7 +87,7 @@ typedef struct tern_model_options {
   int kv_group_size;      /* of values that share a scale: 32, 64 or 128; 0 means 64. Has to divide the heads' dims */
   int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
-  const char *simd; /* NULL: best this machine has; "baseline", "avx2", "avxvnni", "avx512", "avx512vnni": that */
+  const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avxvnni", "avx512", "avx512vnni": that */
   tern_prepare prepare;
   const char *prepared_dir; /* where prepared weights are kept; NULL: none are used or made */
 } tern_model_options;

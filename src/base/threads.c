@@ -8,8 +8,8 @@
  *
  * Why a worker that comes late does no harm. It may hold the number of a region that is over. All shares were taken
  * then, so every slot that has a run in it stands at that region with none left, or at a later one, and numbers only
- * grow (2^49 of them last for centuries): it finds nothing to take. Whoever does take a share holds up the count in `left`,
- * so the region is not over, and `fn` and `user`, read after the taking, are the region's own.
+ * grow (2^49 of them last for centuries): it finds nothing to take. Whoever does take a share holds up the count in
+ * `left`, so the region is not over, and `fn` and `user`, read after the taking, are the region's own.
  *
  * Why no wake-up is lost. Sleeping and waking follow one pattern, in sequentially consistent operations: the sleeper
  * counts itself, then the kernel compares the word with the value it last saw and sleeps only if they are equal; the
@@ -35,7 +35,8 @@
 /* How long a worker polls before it sleeps, and the caller for the last shares of others. The caller's is short: what
  * it waits for that long stands still, as another process has the core, and a sleeper's core is one to move it to. */
 enum { WORKER_SPIN_NS = 50000, CALLER_SPIN_NS = 10000, POLLS_PER_LOOK = 16, LINE = 64, SHARE_BITS = 15 };
-/* Whatever `ulimit -s` says: products keep some 150 KB of tiles and sums on the stack; sanitizers take several times. */
+/* Whatever `ulimit -s` says: products keep some 150 KB of tiles and sums on the stack; sanitizers take several times.
+ */
 enum { STACK_BYTES = 2 << 20 };
 _Static_assert(POOL_MOST_SHARES < 1 << SHARE_BITS, "a count of shares has to fit");
 

@@ -49,8 +49,7 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
   if (a->prepare && a->no_prepare)
     return err_set(err, TERN_E_USAGE, "--prepare and --no-prepare exclude each other");
   if (threads > found.most)
-    say_warning("%d threads on %d processor%s: slower, not faster", threads, found.most,
-                found.most > 1 ? "s" : "");
+    say_warning("%d threads on %d processor%s: slower, not faster", threads, found.most, found.most > 1 ? "s" : "");
   *out = (tern_model_options){
       .numerics = (tern_numerics)a->numerics,
       .backend = (tern_backend)a->backend,

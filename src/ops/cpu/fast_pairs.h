@@ -37,7 +37,6 @@ enum {
   PART_GROUPS = CPU_FAST_GROUPS,       /* of a part at most */
   DIRECT_STEP = CPU_LEVEL > 0 ? 4 : 1, /* tokens of a direct kernel at most */
   PAIRS_VECTORS = 2,                   /* of a tile at most */
-  FAST_AHEAD = 8192,                   /* bytes: these kernels outrun the distance of packed.h */
 };
 
 typedef uint16_t vu16 __attribute__((vector_size(4 * VW)));
@@ -159,7 +158,7 @@ INLINE void direct_words(const int bits, const int tokens, const int nv, const u
     UNROLL for (int v = 0; v < nv; v++)
     {
       word[v] = v_load_words(p + i * line + v * 4 * VW);
-      __builtin_prefetch(p + i * line + v * 4 * VW + FAST_AHEAD, 0, 3);
+      __builtin_prefetch(p + i * line + v * 4 * VW + PACKED_AHEAD, 0, 3);
     }
     UNROLL for (int q = 0; q < in_word; q++)
     {
@@ -189,7 +188,7 @@ INLINE void direct_halves(const int bits, const int tokens, const int nv, const 
     UNROLL for (int i = 0; i < bits; i++)
     {
       word[i] = v_load_words(p + i * line + v * 4 * VW);
-      __builtin_prefetch(p + i * line + v * 4 * VW + FAST_AHEAD, 0, 3);
+      __builtin_prefetch(p + i * line + v * 4 * VW + PACKED_AHEAD, 0, 3);
     }
     UNROLL for (int i = 0; i < bits; i++) halves[i] = v_halves(bits, word, i);
     UNROLL for (int j = 0; j < UNIT_PAIRS; j++)
@@ -232,8 +231,8 @@ INLINE void direct(const int bits, const int tokens, const int nv, const fast_pa
       else
         direct_words(bits, tokens, nv, unit, p->line, x, acc);
     }
-    __builtin_prefetch(scales + FAST_AHEAD, 0, 3);
-    __builtin_prefetch(biases + FAST_AHEAD, 0, 3);
+    __builtin_prefetch(scales + PACKED_AHEAD, 0, 3);
+    __builtin_prefetch(biases + PACKED_AHEAD, 0, 3);
     UNROLL for (int v = 0; v < nv; v++)
     {
       vf scale = part_scale(p, scales + v * VW * size), bias = part_scale(p, biases + v * VW * size);
@@ -311,7 +310,7 @@ INLINE void expand_pairs(const int bits, const int nv, const fast_part *p, uint3
         UNROLL for (int i = 0; i < bits; i++)
         {
           word[i] = v_load_words(unit + i * p->line + v * 4 * VW);
-          __builtin_prefetch(unit + i * p->line + v * 4 * VW + FAST_AHEAD, 0, 3);
+          __builtin_prefetch(unit + i * p->line + v * 4 * VW + PACKED_AHEAD, 0, 3);
         }
         if (split) {
           UNROLL for (int i = 0; i < bits; i++) halves[i] = v_halves(bits, word, i);

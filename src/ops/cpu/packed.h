@@ -10,7 +10,7 @@
 #include "ops/cpu/layout.h"
 #include "ops/cpu/weights.h"
 
-enum { PACKED_AHEAD = 2048, PACKED_UNIT = 32 /* codes that fill whole words at every width */ };
+enum { PACKED_AHEAD = 8192, PACKED_UNIT = 32 /* codes that fill whole words at every width */ };
 
 /* Here the sum is as it would be: keeps the work of later codes from moving up through an unrolled loop, where it fills
  * registers until they spill. */

@@ -10,8 +10,9 @@
  *     slice = fma(step, part, slice)                              step: what one code of the input stands for
  *
  * in a tree that is a function of K alone: groups ascending in a part, from zero; parts ascending in a slice of
- * fast_slice(K) parts, from zero; slices ascending, from zero, by plain additions. (8 bits a value would do half the work, as other engines
- * do. They were measured first, with steps for every 16 to 64 values and with outliers apart: docs/fast.md.)
+ * fast_slice(K) parts, from zero; slices ascending, from zero, by plain additions. (8 bits a value would do half the
+ * work, as other engines do. They were measured first, with steps for every 16 to 64 values and with outliers apart:
+ * docs/fast.md.)
  *
  * Other matrices multiply floats, fused: part = fma(x, w, part) over the same tree, k ascending, slice + part. The fp
  * modes have group = fma(x, value, group) from zero, then part = fma(scale, group, part). Ternary matrices are exact's.
@@ -30,8 +31,8 @@
  * With --kv-bits, rows from quant.start on are quantised as they are and attend as in exact; positions before it had
  * been float16 when they were quantised.
  *
- * Products and attention round to no type but float32, whatever the record's types say, and a bias is added last, turned
- * or not: `fast` is defined over float32 activations.
+ * Products and attention round to no type but float32, whatever the record's types say, and a bias is added last,
+ * turned or not: `fast` is defined over float32 activations.
  *
  * So a row's bits do not depend on its neighbours, on threads, on registers, or on how chunks are shared out.
  */
