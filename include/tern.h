@@ -13,7 +13,7 @@
  *
  * Threads. A model may be shared by threads that only read it (tokenize, detokenize, render). A session, and any two
  * sessions of one model that run forwards, belong to one thread at a time. tern_session_cancel alone may be called
- * from anywhere, signal handlers included.
+ * from anywhere, signal handlers included. A thread that runs forwards needs 256 KB of stack.
  */
 #ifndef TERN_H
 #define TERN_H

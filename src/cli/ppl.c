@@ -31,6 +31,8 @@ typedef struct ppl {
   double *kl;              /* [n] with --against */
   float *rows;             /* [length - 1, V] of the chosen mode, with --against */
   size_t n, compared, agree;
+  const model *broken; /* NULL, or whose logits gave a loss that is no number, and */
+  int64_t broken_at;   /* at which position first */
   double exact_loss, seconds;
 } ppl;
 
@@ -54,11 +56,21 @@ static row_facts facts_of(const float *row, int vocab)
   return f;
 }
 
+static void note_broken(ppl *p, const model *m, int64_t position, double loss)
+{
+  if (isfinite(loss) || p->broken)
+    return;
+  p->broken = m;
+  p->broken_at = position;
+}
+
 static void take_row(void *user, int64_t position, float *logits)
 {
   ppl *p = user;
   int vocab = p->m->config.vocab;
-  p->losses[p->n++] = facts_of(logits, vocab).logsumexp - (double)logits[p->sequence[position + 1]];
+  double loss = facts_of(logits, vocab).logsumexp - (double)logits[p->sequence[position + 1]];
+  note_broken(p, p->m, position, loss);
+  p->losses[p->n++] = loss;
   if (p->rows)
     memcpy(p->rows + (size_t)position * (size_t)vocab, logits, (size_t)vocab * sizeof *logits);
 }
@@ -73,9 +85,12 @@ static void compare_row(void *user, int64_t position, float *logits)
   double sum = 0;
   for (int i = 0; i < vocab; i++) {
     double log_p = (double)logits[i] - a.logsumexp;
-    sum += exp(log_p) * (log_p - ((double)mode[i] - b.logsumexp));
+    if (log_p > -INFINITY)
+      sum += exp(log_p) * (log_p - ((double)mode[i] - b.logsumexp));
   }
-  p->exact_loss += a.logsumexp - (double)logits[p->sequence[position + 1]];
+  double loss = a.logsumexp - (double)logits[p->sequence[position + 1]];
+  note_broken(p, p->exact, position, isfinite(sum) ? loss : sum);
+  p->exact_loss += loss;
   p->kl[p->compared++] = sum > 0 ? sum : 0; /* below zero by rounding alone */
   p->agree += a.top == b.top;
 }
@@ -164,6 +179,12 @@ static tern_status read_all(ppl *p, tern_error *err)
     TRY(read_sequence(p, p->s, take_row, err));
     if (p->exact)
       TRY(read_sequence(p, p->s_exact, compare_row, err));
+    if (p->broken)
+      return err_set(
+          err, TERN_E_FORMAT,
+          "logits: not numbers at position %lld of sequence %zu in numerics %s: the checkpoint's weights are "
+          "damaged or overflow",
+          (long long)p->broken_at, i + 1, use_numerics_name(p->broken->numerics));
     say_progress("ppl", (double)i + 1, (double)p->sequences);
   }
   p->seconds = use_seconds() - start;

@@ -625,6 +625,12 @@ def test_bench_and_ppl():
         file = Path(folder) / "text"
         file.write_text("the sand and rest of the land " * 40)
         expect("ppl", 0, "ppl", MODEL, "--text", file, out=r"\d\.\d")
+        damaged = st.copy_model(MODEL, Path(folder) / "damaged")
+        header, data = st.read(damaged / "model.safetensors")
+        at = header["model.layers.0.mlp.gate_proj.scales"]["data_offsets"][0]
+        st.write(damaged / "model.safetensors", header, data[:at] + b"\xff\x7f" * 2 + data[at + 4 :])
+        for more in ([], ["--numerics", "fast", "--against", "exact"], ["--json"]):
+            expect(f"ppl of damaged weights {more}", 1, "ppl", damaged, "--text", file, *more, err="not numbers at position 0 of sequence 1")
         expect("ppl without a text", 2, "ppl", MODEL, err="--text")
         expect("ppl of a text that is not there", 1, "ppl", MODEL, "--text", f"{folder}/none", err="none")
 

@@ -364,7 +364,7 @@ static void test_append(void **state)
       sprinkle(&seed, k, nk, true);
       sprinkle(&seed, v, nv, true);
       k[0] = 65504.0f, k[1] = 65519.9f, k[2] = 65520.0f, k[3] = -65520.0f, k[4] = 0x1p-25f, k[5] = 0x1.8p-24f;
-      k[6] = -NAN;
+      k[6] = -NAN, k[7] = INFINITY, k[8] = -INFINITY, v[1] = -INFINITY;
       v[0] = f32_from_bits(0x7f812345);
     }
     op_record r = append_record(&s, k, v);

@@ -25,7 +25,7 @@ static void store_halves(const float *x, int n, uint16_t *out)
 #if CPU_LEVEL > 0
   for (; e + VW <= n; e += VW) {
     vf v = v_load(x + e);
-    if (v_any(v_nan(v))) {
+    if (v_any(v_nan(v - v))) { /* infinities too */
       for (int i = e; i < e + VW; i++)
         out[i] = fast_half(x[i]);
       continue;

@@ -74,11 +74,13 @@ float fast_quantise(const float *x, int n, int16_t *codes);
 
 /* ---- keys and values ---- */
 
-/* Beyond the largest finite float16 it stays there; NaN stays. */
+/* Finite values beyond the largest float16 become that. Infinities and NaN stay: they tell of damage. */
 static inline uint16_t fast_half(float x)
 {
-  x = x > 65504.0f ? 65504.0f : x;
-  x = x < -65504.0f ? -65504.0f : x;
+  if (x - x == 0) {
+    x = x > 65504.0f ? 65504.0f : x;
+    x = x < -65504.0f ? -65504.0f : x;
+  }
   return f16_from_f32(x);
 }
 
