@@ -9,26 +9,28 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t f32_bits(float x)
+#include "base/device.h"
+
+static inline ON_DEVICE uint32_t f32_bits(float x)
 {
   uint32_t u;
   memcpy(&u, &x, 4);
   return u;
 }
 
-static inline float f32_from_bits(uint32_t u)
+static inline ON_DEVICE float f32_from_bits(uint32_t u)
 {
   float x;
   memcpy(&x, &u, 4);
   return x;
 }
 
-static inline float bf16_to_f32(uint16_t h)
+static inline ON_DEVICE float bf16_to_f32(uint16_t h)
 {
   return f32_from_bits((uint32_t)h << 16);
 }
 
-static inline uint16_t bf16_from_f32(float x)
+static inline ON_DEVICE uint16_t bf16_from_f32(float x)
 {
   uint32_t u = f32_bits(x);
   if ((u & 0x7fffffff) > 0x7f800000)
@@ -36,7 +38,7 @@ static inline uint16_t bf16_from_f32(float x)
   return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-static inline float f16_to_f32(uint16_t h)
+static inline ON_DEVICE float f16_to_f32(uint16_t h)
 {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
   if (magnitude >= 0x7c00) /* infinity and NaN keep their mantissa */
@@ -47,7 +49,7 @@ static inline float f16_to_f32(uint16_t h)
   return f32_from_bits(sign | f32_bits((float)magnitude * 0x1p-24f));
 }
 
-static inline uint16_t f16_from_f32(float x)
+static inline ON_DEVICE uint16_t f16_from_f32(float x)
 {
   uint32_t u = f32_bits(x), sign = u >> 16 & 0x8000;
   u &= 0x7fffffff;

@@ -19,7 +19,7 @@
 #include "base/half.h"
 
 /* a*b + c with one rounding. Exact on any machine; one instruction where the file is compiled with -mfma. */
-static inline float math_fma(float a, float b, float c)
+static inline ON_DEVICE float math_fma(float a, float b, float c)
 {
   return fmaf(a, b, c);
 }
@@ -29,7 +29,7 @@ static inline float math_fma(float a, float b, float c)
  * The reference splits t = x*log2(e) at floor((double)t + 0.5). Since |t| < 128 the same integer is floor(t), plus one
  * where t - floor(t) >= 0.5: that difference is exact for |t| >= 0.5 (Sterbenz) and for t >= 0, and for -0.5 < t < 0 it
  * is at least 0.5 with or without rounding. */
-static inline float math_exp(float x)
+static inline ON_DEVICE float math_exp(float x)
 {
   float c = x < 88.0f ? x : 88.0f; /* NaN goes to 88, keeps the cast below defined, and is put back at the end */
   c = c > -88.0f ? c : -88.0f;
@@ -53,7 +53,7 @@ static inline float math_exp(float x)
 
 /* Both at once. Infinity gives NaN. The quotient is cut to 32 bits as x86 does it: huge angles give defined nonsense,
  * which is the reference's nonsense. */
-static inline void math_sincos(float x, float *sine, float *cosine)
+static inline ON_DEVICE void math_sincos(float x, float *sine, float *cosine)
 {
   float a = fabsf(x), q = a * 0x1.45f306p+0f;
   uint32_t j = (uint32_t)(int64_t)(q < 0x1p63f ? q : 0.0f);
@@ -76,14 +76,14 @@ static inline void math_sincos(float x, float *sine, float *cosine)
   *cosine = (j - 2) & 4 ? for_cosine : -for_cosine;
 }
 
-static inline float math_sin(float x)
+static inline ON_DEVICE float math_sin(float x)
 {
   float s, c;
   math_sincos(x, &s, &c);
   return s;
 }
 
-static inline float math_cos(float x)
+static inline ON_DEVICE float math_cos(float x)
 {
   float s, c;
   math_sincos(x, &s, &c);
@@ -91,7 +91,7 @@ static inline float math_cos(float x)
 }
 
 /* Abramowitz and Stegun 7.1.26. erf(0) is not zero: the sign follows "x > 0", and that is the reference's value. */
-static inline float math_erf(float x)
+static inline ON_DEVICE float math_erf(float x)
 {
   float t = 1.0f / math_fma(0x1.4f740ap-2f, fabsf(x), 1.0f);
   float r = math_fma(0x1.0fb844p+0f, t, -0x1.7401c6p+0f);
@@ -104,13 +104,13 @@ static inline float math_erf(float x)
 }
 
 /* The end of a sigmoid, given e = exp(|x|) already rounded to the tensor's type; the caller rounds the result. */
-static inline float math_sigmoid_of_exp(float x, float e)
+static inline ON_DEVICE float math_sigmoid_of_exp(float x, float e)
 {
   float y = 1.0f / (1.0f + e);
   return x < 0 ? y : 1.0f - y;
 }
 
-static inline float math_sigmoid(float x)
+static inline ON_DEVICE float math_sigmoid(float x)
 {
   return math_sigmoid_of_exp(x, math_exp(fabsf(x)));
 }
@@ -118,13 +118,13 @@ static inline float math_sigmoid(float x)
 float math_erfinv(float x);
 
 /* glibc 2.36's logf, log2f, powf (Arm optimized-routines, table driven in double) ... */
-float math_log(float x);
-float math_log2(float x);
-float math_pow(float x, float y);
+DEVICE_COPY float math_log(float x);
+DEVICE_COPY float math_log2(float x);
+DEVICE_COPY float math_pow(float x, float y);
 /* ... and its expm1f, log1pf, tanhf (fdlibm). Later versions of glibc differ from these. */
-float math_expm1(float x);
-float math_log1p(float x);
-float math_tanh(float x);
+DEVICE_COPY float math_expm1(float x);
+DEVICE_COPY float math_log1p(float x);
+DEVICE_COPY float math_tanh(float x);
 
 /* What a scalar becomes when the reference's compiled code prints it as a constant: seven significant digits, parsed
  * back. Only float32 constants change; every bfloat16 and float16 survives. Slow: for set-up, not for loops. */

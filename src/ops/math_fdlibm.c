@@ -16,13 +16,13 @@
 #define INF_BITS UINT32_C(0x7f800000)
 
 /* 2^k * y by the exponent field; y and the result are normal. */
-static float scaled(float y, int32_t k)
+static DEVICE_ONLY float scaled(float y, int32_t k)
 {
   return f32_from_bits(f32_bits(y) + ((uint32_t)k << 23));
 }
 
 /* 2^k * (1 + e) - 1 for x = r + (k ln 2), where e - r = -expm1(r): the additions in the order that loses least. */
-static float expm1_unreduce(int32_t k, float r, float e)
+static DEVICE_ONLY float expm1_unreduce(int32_t k, float r, float e)
 {
   if (k == -1)
     return 0.5f * (r - e) - 0.5f;
@@ -35,7 +35,7 @@ static float expm1_unreduce(int32_t k, float r, float e)
   return scaled(r - (e + f32_from_bits((uint32_t)(0x7f - k) << 23)) + 1.0f, k);         /* 2^-k */
 }
 
-float math_expm1(float x)
+DEVICE_COPY float math_expm1(float x)
 {
   static const float q1 = -0x1.111112p-5f, q2 = 0x1.a01a02p-10f, q3 = -0x1.4ce19ap-14f, q4 = 0x1.0cfca8p-18f,
                      q5 = -0x1.afdb76p-23f;
@@ -80,7 +80,7 @@ float math_expm1(float x)
 
 /* The general case of log1p: 1 + x = 2^k (1 + f), f within [sqrt(1/2) - 1, sqrt(2) - 1], and c = what 1 + x lost to
  * rounding, relative. *fraction is zero where f is negligible. */
-static int32_t log1p_reduce(float x, float *f, float *c, uint32_t *fraction)
+static DEVICE_ONLY int32_t log1p_reduce(float x, float *f, float *c, uint32_t *fraction)
 {
   float u = x;
   *c = 0;
@@ -104,7 +104,7 @@ static int32_t log1p_reduce(float x, float *f, float *c, uint32_t *fraction)
   return k;
 }
 
-float math_log1p(float x)
+DEVICE_COPY float math_log1p(float x)
 {
   static const float l1 = 0x1.555556p-1f, l2 = 0x1.99999ap-2f, l3 = 0x1.24924ap-2f, l4 = 0x1.c71c52p-3f,
                      l5 = 0x1.74664ap-3f, l6 = 0x1.39a09ep-3f, l7 = 0x1.2f112ep-3f;
@@ -134,7 +134,7 @@ float math_log1p(float x)
   return n * LN2_HI - ((hfsq - (s * (hfsq + r) + (n * LN2_LO + c))) - f);
 }
 
-float math_tanh(float x)
+DEVICE_COPY float math_tanh(float x)
 {
   uint32_t bits = f32_bits(x), ax = bits & 0x7fffffff;
   float a = f32_from_bits(ax), z;

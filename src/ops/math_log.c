@@ -25,7 +25,7 @@ typedef struct entry {
   double ln, lg;  /* log(c), log2(c) */
 } entry;
 
-static const entry table[16] = {
+static DEVICE_ONLY const entry table[16] = {
     {0x1.661ec79f8f3bep+0, -0x1.57bf7808caadep-2, -0x1.efec65b963019p-2},
     {0x1.571ed4aaf883dp+0, -0x1.2bef0a7c06ddbp-2, -0x1.b0b6832d4fca4p-2},
     {0x1.49539f0f010b0p+0, -0x1.01eae7f513a67p-2, -0x1.7418b0a1fb77bp-2},
@@ -45,15 +45,15 @@ static const entry table[16] = {
 };
 
 static const double ln2 = 0x1.62e42fefa39efp-1;
-static const double log_poly[3] = {-0x1.00ea348b88334p-2, 0x1.5575b0be00b6ap-2, -0x1.ffffef20a4123p-2};
-static const double log2_poly[4] = {-0x1.712b6f70a7e4dp-2, 0x1.ecabf496832e0p-2, -0x1.715479ffae3dep-1,
-                                    0x1.715475f35c8b8p+0};
-static const double pow_poly[5] = {0x1.27616c9496e0bp-2, -0x1.71969a075c67ap-2, 0x1.ec70a6ca7baddp-2,
-                                   -0x1.7154748bef6c8p-1, 0x1.71547652ab82bp+0};
-static const double exp2_poly[3] = {0x1.c6af84b912394p-5, 0x1.ebfce50fac4f3p-3, 0x1.62e42ff0c52d6p-1};
+static DEVICE_ONLY const double log_poly[3] = {-0x1.00ea348b88334p-2, 0x1.5575b0be00b6ap-2, -0x1.ffffef20a4123p-2};
+static DEVICE_ONLY const double log2_poly[4] = {-0x1.712b6f70a7e4dp-2, 0x1.ecabf496832e0p-2, -0x1.715479ffae3dep-1,
+                                                0x1.715475f35c8b8p+0};
+static DEVICE_ONLY const double pow_poly[5] = {0x1.27616c9496e0bp-2, -0x1.71969a075c67ap-2, 0x1.ec70a6ca7baddp-2,
+                                               -0x1.7154748bef6c8p-1, 0x1.71547652ab82bp+0};
+static DEVICE_ONLY const double exp2_poly[3] = {0x1.c6af84b912394p-5, 0x1.ebfce50fac4f3p-3, 0x1.62e42ff0c52d6p-1};
 
 /* 2^(i/32) as bits, less i << 47, so that adding (32k + i) << 47 gives 2^(k + i/32). */
-static const uint64_t exp2_table[32] = {
+static DEVICE_ONLY const uint64_t exp2_table[32] = {
     0x3ff0000000000000, 0x3fefd9b0d3158574, 0x3fefb5586cf9890f, 0x3fef9301d0125b51, 0x3fef72b83c7d517b,
     0x3fef54873168b9aa, 0x3fef387a6e756238, 0x3fef1e9df51fdee1, 0x3fef06fe0a31b715, 0x3feef1a7373aa9cb,
     0x3feedea64c123422, 0x3feece086061892d, 0x3feebfdad5362a27, 0x3feeb42b569d4f82, 0x3feeab07dd485429,
@@ -63,14 +63,14 @@ static const uint64_t exp2_table[32] = {
     0x3fefa4afa2a490da, 0x3fefd0765b6e4540,
 };
 
-static uint64_t f64_bits(double x)
+static DEVICE_ONLY uint64_t f64_bits(double x)
 {
   uint64_t u;
   memcpy(&u, &x, 8);
   return u;
 }
 
-static double f64_from_bits(uint64_t u)
+static DEVICE_ONLY double f64_from_bits(uint64_t u)
 {
   double x;
   memcpy(&x, &u, 8);
@@ -78,7 +78,7 @@ static double f64_from_bits(uint64_t u)
 }
 
 /* The pieces of a positive normal number (or of a subnormal scaled by 2^23 and with 23 taken off its exponent). */
-static const entry *cut(uint32_t ix, double *z, double *k)
+static DEVICE_ONLY const entry *cut(uint32_t ix, double *z, double *k)
 {
   uint32_t offset = ix - SPLIT;
   *k = (double)((int32_t)offset >> 23);
@@ -86,13 +86,13 @@ static const entry *cut(uint32_t ix, double *z, double *k)
   return &table[offset >> 19 & 15];
 }
 
-static uint32_t normalised(float x)
+static DEVICE_ONLY uint32_t normalised(float x)
 {
   return f32_bits(x * 0x1p23f) - (UINT32_C(23) << 23);
 }
 
 /* Whether x is zero, negative, subnormal, infinite or NaN, and what log or log2 of it is unless it is subnormal. */
-static bool log_special(float x, uint32_t *ix, float *result)
+static DEVICE_ONLY bool log_special(float x, uint32_t *ix, float *result)
 {
   if (*ix - MIN_NORMAL < INF_BITS - MIN_NORMAL)
     return false;
@@ -112,7 +112,7 @@ static bool log_special(float x, uint32_t *ix, float *result)
   return false;
 }
 
-float math_log(float x)
+DEVICE_COPY float math_log(float x)
 {
   uint32_t ix = f32_bits(x);
   float special;
@@ -128,7 +128,7 @@ float math_log(float x)
   return (float)(y * r2 + (y0 + r));
 }
 
-float math_log2(float x)
+DEVICE_COPY float math_log2(float x)
 {
   uint32_t ix = f32_bits(x);
   float special;
@@ -146,13 +146,13 @@ float math_log2(float x)
 }
 
 /* a*b + c as glibc's FMA build has it, which is the one that runs on any machine of the last ten years. */
-static inline double mad(bool fused, double a, double b, double c)
+static inline DEVICE_ONLY double mad(bool fused, double a, double b, double c)
 {
   return fused ? fma(a, b, c) : a * b + c;
 }
 
 /* log2 in double, for pow: relative error about 2^-33. */
-static inline double pow_log2(bool fused, uint32_t ix)
+static inline DEVICE_ONLY double pow_log2(bool fused, uint32_t ix)
 {
   double z, k;
   const entry *e = cut(ix, &z, &k);
@@ -168,7 +168,7 @@ static inline double pow_log2(bool fused, uint32_t ix)
 }
 
 /* 2^x for |x| < 151, times -1 if negative. */
-static inline float pow_exp2(bool fused, double x, bool negative)
+static inline DEVICE_ONLY float pow_exp2(bool fused, double x, bool negative)
 {
   const double shift = 0x1.8p47; /* 1.5 * 2^52 / 32: adding it rounds x to a multiple of 1/32 */
   double rounded = x + shift;
@@ -184,7 +184,7 @@ static inline float pow_exp2(bool fused, double x, bool negative)
 }
 
 /* x ** y for positive normal x (ix may stand for a subnormal, see `normalised`) and ordinary y. */
-static inline float pow_ordinary(bool fused, uint32_t ix, float y, bool negative)
+static inline DEVICE_ONLY float pow_ordinary(bool fused, uint32_t ix, float y, bool negative)
 {
   double exponent = (double)y * pow_log2(fused, ix);
   if (exponent > 0x1.fffffffd1d571p+6) /* the least that rounds past FLT_MAX */
@@ -196,7 +196,7 @@ static inline float pow_ordinary(bool fused, uint32_t ix, float y, bool negative
 
 typedef enum parity { NOT_INTEGER, ODD, EVEN } parity;
 
-static parity integer_parity(uint32_t iy)
+static DEVICE_ONLY parity integer_parity(uint32_t iy)
 {
   int exponent = (int)(iy >> 23 & 0xff);
   if (exponent < 0x7f)
@@ -209,23 +209,23 @@ static parity integer_parity(uint32_t iy)
   return iy & unit ? ODD : EVEN;
 }
 
-static bool zero_inf_nan(uint32_t i)
+static DEVICE_ONLY bool zero_inf_nan(uint32_t i)
 {
   return 2 * i - 1 >= 2 * INF_BITS - 1;
 }
 
-static bool is_nan(uint32_t i)
+static DEVICE_ONLY bool is_nan(uint32_t i)
 {
   return 2 * i > 2 * INF_BITS;
 }
 
-static bool is_signaling(uint32_t i)
+static DEVICE_ONLY bool is_signaling(uint32_t i)
 {
   return is_nan(i) && !(i & UINT32_C(0x00400000));
 }
 
 /* y is zero, infinite or NaN. */
-static float pow_odd_exponent(float y, uint32_t ix, uint32_t iy)
+static DEVICE_ONLY float pow_odd_exponent(float y, uint32_t ix, uint32_t iy)
 {
   if (2 * iy == 0)
     return is_signaling(ix) ? NAN : 1.0f;
@@ -240,7 +240,7 @@ static float pow_odd_exponent(float y, uint32_t ix, uint32_t iy)
 }
 
 /* x is zero, infinite or NaN; y is an ordinary number. */
-static float pow_odd_base(float x, uint32_t ix, uint32_t iy)
+static DEVICE_ONLY float pow_odd_base(float x, uint32_t ix, uint32_t iy)
 {
   float square = x * x;
   if (ix >> 31 && integer_parity(iy) == ODD)
@@ -248,7 +248,7 @@ static float pow_odd_base(float x, uint32_t ix, uint32_t iy)
   return iy >> 31 ? 1 / square : square;
 }
 
-float math_pow(float x, float y)
+DEVICE_COPY float math_pow(float x, float y)
 {
   uint32_t ix = f32_bits(x), iy = f32_bits(y);
   bool negative = false;

@@ -20,6 +20,7 @@
 #ifndef TERN_OPS_OPS_H
 #define TERN_OPS_OPS_H
 
+#include "base/device.h"
 #include "base/status.h"
 #include "base/threads.h"
 
@@ -28,7 +29,7 @@
 typedef enum ops_dtype { DT_F32, DT_BF16, DT_F16 } ops_dtype;
 
 /* The reference's promotion: equal stays, bf16 with f16 or anything with f32 gives f32. */
-static inline ops_dtype ops_promote(ops_dtype a, ops_dtype b)
+static inline ON_DEVICE ops_dtype ops_promote(ops_dtype a, ops_dtype b)
 {
   return a == b ? a : DT_F32;
 }
@@ -112,7 +113,7 @@ typedef struct ops_row {
 } ops_row;
 
 /* Whether the row's tokens see quantised keys and values. */
-static inline bool ops_quantised(const ops_kv_quant *q, const ops_row *row)
+static inline ON_DEVICE bool ops_quantised(const ops_kv_quant *q, const ops_row *row)
 {
   return q->bits && row->position >= q->start;
 }

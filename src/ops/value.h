@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 
 /* x as the type holds it. */
-static inline float ops_round(ops_dtype type, float x)
+static inline ON_DEVICE float ops_round(ops_dtype type, float x)
 {
   switch (type) {
   case DT_BF16:
@@ -19,7 +19,7 @@ static inline float ops_round(ops_dtype type, float x)
 }
 
 /* Element i of an array of `type` at any byte offset. */
-static inline float ops_load(ops_dtype type, const uint8_t *data, int64_t i)
+static inline ON_DEVICE float ops_load(ops_dtype type, const uint8_t *data, int64_t i)
 {
   uint16_t half;
   if (type == DT_F32) {

@@ -25,8 +25,8 @@ enum { VISIBLE_MOST = 3 };
 
 /* Fills `out` with the ranges for the token at `position` (0-based), in summation order, none empty; returns how many.
  */
-static inline int ops_visible(int window, int keep, int64_t position, int64_t split, ops_row_kind kind,
-                              ops_range out[VISIBLE_MOST])
+static inline ON_DEVICE int ops_visible(int window, int keep, int64_t position, int64_t split, ops_row_kind kind,
+                                        ops_range out[VISIBLE_MOST])
 {
   int64_t p = position + 1, w = window;
   if (w == 0 || p <= w) {
@@ -48,7 +48,7 @@ static inline int ops_visible(int window, int keep, int64_t position, int64_t sp
 }
 
 /* Keys that a token sees. */
-static inline int64_t ops_visible_count(int window, int64_t position)
+static inline ON_DEVICE int64_t ops_visible_count(int window, int64_t position)
 {
   return window && position + 1 > window ? window : position + 1;
 }

@@ -51,13 +51,13 @@ ops_fn fast_linear, fast_kv_append, fast_attention;
 
 /* ---- linear ---- */
 
-static inline int64_t fast_parts(int64_t k)
+static inline ON_DEVICE int64_t fast_parts(int64_t k)
 {
   return (k + FAST_PART - 1) / FAST_PART;
 }
 
 /* Parts of a slice: as even as slices of at most 8 can be, so that a machine may give each to a worker of its own. */
-static inline int64_t fast_slice(int64_t k)
+static inline ON_DEVICE int64_t fast_slice(int64_t k)
 {
   int64_t slices = (fast_parts(k) + 7) / 8;
   return (fast_parts(k) + slices - 1) / slices;
@@ -75,7 +75,7 @@ float fast_quantise(const float *x, int n, int16_t *codes);
 /* ---- keys and values ---- */
 
 /* Finite values beyond the largest float16 become that. Infinities and NaN stay: they tell of damage. */
-static inline uint16_t fast_half(float x)
+static inline ON_DEVICE uint16_t fast_half(float x)
 {
   if (x - x == 0) {
     x = x > 65504.0f ? 65504.0f : x;

@@ -23,18 +23,18 @@ typedef struct ref_packed {
   int dim, groups;
 } ref_packed;
 
-static inline size_t ref_packed_words(const ops_kv_quant *q, int dim)
+static inline ON_DEVICE size_t ref_packed_words(const ops_kv_quant *q, int dim)
 {
   return (size_t)KV_BLOCK / 32 * (size_t)q->bits * (size_t)dim;
 }
 
 /* Floats, or words, of one head. */
-static inline size_t ref_packed_size(const ops_kv_quant *q, int dim)
+static inline ON_DEVICE size_t ref_packed_size(const ops_kv_quant *q, int dim)
 {
   return ref_packed_words(q, dim) + 2 * (size_t)KV_BLOCK * (size_t)(dim / q->group);
 }
 
-static inline ref_packed ref_packed_at(const ops_kv_quant *q, void *block, size_t offset, int dim)
+static inline ON_DEVICE ref_packed ref_packed_at(const ops_kv_quant *q, void *block, size_t offset, int dim)
 {
   float *at = (float *)block + offset;
   int groups = dim / q->group;
@@ -42,20 +42,20 @@ static inline ref_packed ref_packed_at(const ops_kv_quant *q, void *block, size_
   return (ref_packed){(uint32_t *)(void *)at, at + words, at + words + (size_t)KV_BLOCK * (size_t)groups, dim, groups};
 }
 
-static inline ref_packed ref_packed_keys(const ops_kv_quant *q, void *block, int head, int key_dim)
+static inline ON_DEVICE ref_packed ref_packed_keys(const ops_kv_quant *q, void *block, int head, int key_dim)
 {
   return ref_packed_at(q, block, (size_t)head * ref_packed_size(q, key_dim), key_dim);
 }
 
-static inline ref_packed ref_packed_values(const ops_kv_quant *q, void *block, int kv_heads, int key_dim, int head,
-                                           int value_dim)
+static inline ON_DEVICE ref_packed ref_packed_values(const ops_kv_quant *q, void *block, int kv_heads, int key_dim,
+                                                     int head, int value_dim)
 {
   size_t keys = (size_t)kv_heads * ref_packed_size(q, key_dim);
   return ref_packed_at(q, block, keys + (size_t)head * ref_packed_size(q, value_dim), value_dim);
 }
 
 /* Code `at` of a bit stream whose words stand `stride` apart. */
-static inline uint32_t ref_packed_code(const uint32_t *words, size_t stride, int bits, int at)
+static inline ON_DEVICE uint32_t ref_packed_code(const uint32_t *words, size_t stride, int bits, int at)
 {
   int bit = at * bits, shift = bit & 31;
   const uint32_t *word = words + (size_t)(bit >> 5) * stride;
@@ -67,19 +67,21 @@ static inline uint32_t ref_packed_code(const uint32_t *words, size_t stride, int
 
 /* Value `dim` of key i, or of value i, in arithmetic of `type`: what the reference's quantised product multiplies by.
  */
-static inline float ref_packed_value(ops_dtype type, uint32_t code, float scale, float bias)
+static inline ON_DEVICE float ref_packed_value(ops_dtype type, uint32_t code, float scale, float bias)
 {
   return ops_round(type, ops_round(type, (float)code * scale) + bias);
 }
 
-static inline float ref_packed_key_at(const ref_packed *p, const ops_kv_quant *q, ops_dtype type, int i, int dim)
+static inline ON_DEVICE float ref_packed_key_at(const ref_packed *p, const ops_kv_quant *q, ops_dtype type, int i,
+                                                int dim)
 {
   size_t g = (size_t)(dim / q->group) * KV_BLOCK + (size_t)i;
   uint32_t code = ref_packed_code(p->words + i, KV_BLOCK, q->bits, dim);
   return ref_packed_value(type, code, p->scales[g], p->biases[g]);
 }
 
-static inline float ref_packed_value_at(const ref_packed *p, const ops_kv_quant *q, ops_dtype type, int i, int dim)
+static inline ON_DEVICE float ref_packed_value_at(const ref_packed *p, const ops_kv_quant *q, ops_dtype type, int i,
+                                                  int dim)
 {
   size_t g = (size_t)i * (size_t)p->groups + (size_t)(dim / q->group);
   uint32_t code = ref_packed_code(p->words + dim, (size_t)p->dim, q->bits, i);
