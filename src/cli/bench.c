@@ -203,7 +203,7 @@ static const cli_ints *or_default(const cli_ints *given, const cli_ints *fallbac
 static tern_status check_fits(const bench *b, int positions, int timelines, tern_error *err)
 {
   double need = (double)kv_store_estimate(b->m->store, positions, b->m->plan.max_tokens) * timelines;
-  double available = (double)system_memory_available();
+  double available = (double)model_memory_available(b->m);
   if (need <= available)
     return TERN_OK;
   return err_set(err, TERN_E_LIMIT, "bench: %d timeline%s of %d positions need %.0f MB of state, but %.0f MB are free",

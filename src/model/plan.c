@@ -149,7 +149,8 @@ static tern_status finish_logits(compiler *c, int logits, tern_error *err)
   p->logits_dtype = c->buffers[logits].dtype;
   if (!c->cx->backend->own_memory)
     return TERN_OK;
-  p->host_logits = mem_array((size_t)p->head_rows, (size_t)p->vocab * sizeof *p->host_logits);
+  size_t bytes = (size_t)p->head_rows * (size_t)p->vocab * sizeof *p->host_logits;
+  p->host_logits = c->cx->backend->host_alloc(c->cx, bytes);
   return p->host_logits ? TERN_OK : err_nomem(err, "logits");
 }
 
@@ -189,7 +190,8 @@ void plan_release(ops_context *cx, plan *p)
   if (p->memory)
     cx->backend->release(cx, p->memory);
   mem_free(p->lists);
-  mem_free(p->host_logits);
+  if (p->host_logits)
+    cx->backend->host_release(cx, p->host_logits);
   mem_free(p->ropes);
   mem_free(p->rope_memory);
   mem_free(p->slots);

@@ -24,6 +24,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 extern "C" {
@@ -35,6 +36,7 @@ extern "C" {
 #include "ops/value.h"
 #include "ops/visible.h"
 }
+#include "ops/cuda/math.cuh"
 
 /* ---- the step on the device ---- */
 
@@ -176,7 +178,11 @@ void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *p
 /* exact_attention.cu, fast_attention.cu. Quantised keys and values are exact's in both. */
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
-size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads);
+size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room);
+/* Once, after the device was opened: what kernels ask of it (shared memory beyond the usual). */
+void cuda_exact_setup(cuda_context *cx);
+void cuda_fast_setup(cuda_context *cx);
+void cuda_attention_setup(cuda_context *cx);
 
 /* rowwise.cu, act.cu, embed.cu */
 void cuda_embed(cuda_context *cx, const op_embed *a, const cuda_step *s, const float *given, const uint8_t *use);

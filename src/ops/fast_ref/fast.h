@@ -45,6 +45,7 @@ enum {
   FAST_PART = 512,  /* inputs; whole groups */
   FAST_CHUNK = 256, /* positions: whole blocks */
   FAST_LANES = 16,
+  FAST_NORM_LANES = 64,
 };
 
 ops_fn fast_linear, fast_kv_append, fast_attention;

@@ -78,6 +78,8 @@ const ops_backend *ops_ref(void)
 
 void ops_context_clear(ops_context *cx)
 {
+  if (cx->backend && cx->backend->close)
+    cx->backend->close(cx);
   mem_free(cx->scratch);
   *cx = (ops_context){0};
 }

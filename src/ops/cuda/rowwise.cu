@@ -1,0 +1,252 @@
+/* rowwise.cu - ops in which a token's values meet nothing but each other: norms, rotation, multipliers, sums, copies.
+ * Formulas: ops/ref/ref_rowwise.c and ref_attention.c; the norm of numerics fast: fast.h.
+ *
+ * The sum of a norm in exact is one chain of additions, and costs its latency: 4 cycles a value, 9 microseconds for
+ * 4096. So all threads of a block make the terms, in shared memory, and one adds them up. In fast the sum has
+ * FAST_NORM_LANES chains and is done in a few hundred cycles.
+ */
+#include "ops/cuda/cuda.cuh"
+
+enum { THREADS = 256, TERMS = 8192 /* in shared memory at once */ };
+
+/* A loop over all elements by all threads of the grid. */
+static dim3 grid_for(const cuda_context *cx, int64_t n)
+{
+  int64_t blocks = cuda_ceil(n, THREADS), most = (int64_t)cx->processors * 16;
+  return dim3((unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most));
+}
+
+#define EACH(i, n)                                                                                                     \
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
+
+/* ---- norms ---- */
+
+enum norm_term { PLAIN, SQUARE, OFF_CENTRE }; /* x, x^2, (x - mean)^2 */
+
+template <norm_term TERM> static __device__ float term_of(float x, float mean)
+{
+  if (TERM == PLAIN)
+    return x;
+  float v = TERM == SQUARE ? x : x - mean;
+  return v * v;
+}
+
+/* The sum of a group's terms, in the order of the numerics, for all threads of the block. `terms` [TERMS]. */
+template <norm_term TERM, bool FAST>
+static __device__ float sum_of(const float *x, int width, float mean, float *terms, float *result)
+{
+  if (FAST) {
+    int lane = threadIdx.x;
+    float sum = 0;
+    if (lane < FAST_NORM_LANES) {
+      for (int i = lane; i < width; i += FAST_NORM_LANES) {
+        float v = TERM == OFF_CENTRE ? x[i] - mean : x[i];
+        sum = TERM == PLAIN ? sum + v : fmaf(v, v, sum);
+      }
+      terms[lane] = sum;
+    }
+    __syncthreads();
+    for (int half = FAST_NORM_LANES / 2; half; half /= 2) {
+      if (lane < half)
+        terms[lane] += terms[lane + half];
+      __syncthreads();
+    }
+    sum = terms[0];
+    __syncthreads();
+    return sum;
+  }
+  float sum = 0;
+  for (int begin = 0; begin < width; begin += TERMS) {
+    int n = width - begin < TERMS ? width - begin : TERMS;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+      terms[i] = term_of<TERM>(x[begin + i], mean);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const float4 *four = (const float4 *)terms;
+      int i = 0;
+      for (; i + 32 <= n; i += 32) { /* loaded ahead of the chain */
+        float4 v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+          v[j] = four[i / 4 + j];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+          sum = (((sum + v[j].x) + v[j].y) + v[j].z) + v[j].w;
+      }
+      for (; i < n; i++)
+        sum += terms[i];
+      *result = sum;
+    }
+    __syncthreads();
+  }
+  return *result;
+}
+
+template <bool FAST> static __global__ void rms_norm(op_rms_norm a)
+{
+  __shared__ __align__(16) float terms[FAST ? FAST_NORM_LANES : TERMS];
+  __shared__ float result;
+  int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
+  const float *x = a.x + t * a.x_stride + group;
+  float *y = a.y + t * a.y_stride + group;
+  cuda_await();
+  float sum = sum_of<SQUARE, FAST>(x, a.width, 0, terms, &result);
+  float r = 1.0f / sqrtf(sum * (float)(1.0 / a.width) + a.eps);
+  for (int k = threadIdx.x; k < a.width; k += blockDim.x) {
+    float normed = x[k] * r;
+    y[k] = a.w ? normed * a.w[k] : normed;
+  }
+}
+
+template <bool FAST> static __global__ void layer_norm(op_layer_norm a)
+{
+  __shared__ __align__(16) float terms[FAST ? FAST_NORM_LANES : TERMS];
+  __shared__ float result;
+  int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
+  const float *x = a.x + t * a.x_stride + group, *w = a.w && a.own ? a.w + group : a.w;
+  float *y = a.y + t * a.y_stride + group;
+  float reciprocal = (float)(1.0 / a.width);
+  cuda_await();
+  float mean = sum_of<PLAIN, FAST>(x, a.width, 0, terms, &result) * reciprocal;
+  __syncthreads();
+  float squares = sum_of<OFF_CENTRE, FAST>(x, a.width, mean, terms, &result);
+  float r = 1.0f / sqrtf(squares * reciprocal + a.eps);
+  for (int k = threadIdx.x; k < a.width; k += blockDim.x) {
+    float v = (x[k] - mean) * r;
+    v = w ? v * w[k] : v;
+    y[k] = a.b ? v + a.b[k] : v;
+  }
+}
+
+void cuda_rms_norm(cuda_context *cx, const op_rms_norm *a, int tokens)
+{
+  cuda_launch(cx, true, cx->fast ? rms_norm<true> : rms_norm<false>, dim3((unsigned)(tokens * a->count)), THREADS, 0,
+              *a);
+}
+
+void cuda_layer_norm(cuda_context *cx, const op_layer_norm *a, int tokens)
+{
+  cuda_launch(cx, true, cx->fast ? layer_norm<true> : layer_norm<false>, dim3((unsigned)(tokens * a->count)), THREADS,
+              0, *a);
+}
+
+/* ---- rotation ---- */
+
+/* One thread a pair of a head. `rates`: [tokens][2], NaN where the token's frequencies are the table's; NULL: all. */
+static __global__ void rope(op_rope a, cuda_step s, const float *rates)
+{
+  int half = a.dims / 2, heads = a.q_heads + a.k_heads;
+  cuda_await();
+  EACH(n, (int64_t)s.tokens * heads * half)
+  {
+    int i = (int)(n % half), h = (int)(n / half % heads);
+    int64_t t = n / half / heads;
+    bool query = h < a.q_heads;
+    float *x = query ? a.q + (t * a.q_heads + h) * a.head_dim : a.k + (t * a.k_heads + h - a.q_heads) * a.head_dim;
+    float rate = rates ? rates[2 * t + !query] : NAN;
+    float position = (float)s.token[t].position * a.position_scale;
+    float angle = position * (rate == rate ? math_exp((float)-i * rate) : a.inverse[i]);
+    float sine, cosine;
+    math_sincos(angle, &sine, &cosine);
+    float *first = a.traditional ? x + 2 * i : x + i, *second = a.traditional ? first + 1 : first + half;
+    float x1 = a.mscale != 1.0f ? a.mscale * *first : *first, x2 = a.mscale != 1.0f ? a.mscale * *second : *second;
+    *first = x1 * cosine - x2 * sine;
+    *second = x1 * sine + x2 * cosine;
+  }
+}
+
+void cuda_rope(cuda_context *cx, const op_rope *a, const cuda_step *s, const float *rates)
+{
+  int64_t pairs = (int64_t)s->tokens * (a->q_heads + a->k_heads) * (a->dims / 2);
+  cuda_launch(cx, true, rope, grid_for(cx, pairs), THREADS, 0, *a, *s, rates);
+}
+
+static __global__ void temperature(op_temperature a, cuda_step s)
+{
+  cuda_await();
+  EACH(i, (int64_t)s.tokens * a.width)
+  {
+    float steps = floorf((float)s.token[i / a.width].position / (float)a.span);
+    a.q[i] *= 1.0f + a.beta * math_log(1.0f + steps);
+  }
+}
+
+void cuda_temperature(cuda_context *cx, const op_temperature *a, const cuda_step *s)
+{
+  cuda_launch(cx, true, temperature, grid_for(cx, (int64_t)s->tokens * a->width), THREADS, 0, *a, *s);
+}
+
+/* ---- multipliers, caps, sums ---- */
+
+static __global__ void scale(op_scale a, int64_t n)
+{
+  cuda_await();
+  EACH(i, n) a.y[i] = a.divide ? a.x[i] / a.factor : a.x[i] * a.factor;
+}
+
+void cuda_scale(cuda_context *cx, const op_scale *a, int tokens)
+{
+  int64_t n = (int64_t)tokens * a->width;
+  cuda_launch(cx, true, scale, grid_for(cx, n), THREADS, 0, *a, n);
+}
+
+static __global__ void softcap(op_softcap a, int64_t n)
+{
+  cuda_await();
+  EACH(i, n) a.y[i] = ref_cap(DT_F32, a.cap, a.x[i]);
+}
+
+void cuda_softcap(cuda_context *cx, const op_softcap *a, int tokens)
+{
+  int64_t n = (int64_t)tokens * a->width;
+  cuda_launch(cx, true, softcap, grid_for(cx, n), THREADS, 0, *a, n);
+}
+
+static __global__ void add(op_add a, int64_t n)
+{
+  cuda_await();
+  EACH(i, n)
+  {
+    float sum = a.x[i] + a.y[i];
+    if (a.clip != 0) {
+      sum = sum > -a.clip ? sum : -a.clip;
+      sum = sum < a.clip ? sum : a.clip;
+    }
+    a.y[i] = sum;
+  }
+}
+
+void cuda_add(cuda_context *cx, const op_add *a, int tokens)
+{
+  int64_t n = (int64_t)tokens * a->width;
+  cuda_launch(cx, true, add, grid_for(cx, n), THREADS, 0, *a, n);
+}
+
+/* ---- copies ---- */
+
+static __global__ void choose(op_select a, cuda_step s)
+{
+  cuda_await();
+  EACH(i, (int64_t)s.wanted * a.width) a.y[i] = a.x[(int64_t)s.want[i / a.width] * a.width + i % a.width];
+}
+
+void cuda_select(cuda_context *cx, const op_select *a, const cuda_step *s)
+{
+  cuda_launch(cx, true, choose, grid_for(cx, (int64_t)s->wanted * a->width), THREADS, 0, *a, *s);
+}
+
+static __global__ void regroup(op_regroup a, int tokens)
+{
+  int64_t width = (int64_t)a.n * a.width;
+  cuda_await();
+  EACH(i, tokens * width)
+  {
+    int64_t t = i / width, group = i % width / a.width;
+    a.y[i] = a.x[t * a.x_width + (int64_t)a.from[group] * a.width + i % a.width];
+  }
+}
+
+void cuda_regroup(cuda_context *cx, const op_regroup *a, int tokens)
+{
+  cuda_launch(cx, true, regroup, grid_for(cx, (int64_t)tokens * a->n * a->width), THREADS, 0, *a, tokens);
+}
