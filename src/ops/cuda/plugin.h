@@ -29,9 +29,9 @@ typedef struct cuda_device {
 } cuda_device;
 
 typedef struct cuda_options {
-  int device;            /* index */
-  bool fast;             /* numerics fast, else exact */
-  double share;          /* of the device's memory that may be in use, others' part counted: in (0, 1] */
+  int device;   /* index */
+  bool fast;    /* numerics fast, else exact */
+  double share; /* of the device's memory that may be in use, others' part counted: in (0, 1] */
 } cuda_options;
 
 typedef struct cuda_plugin {
