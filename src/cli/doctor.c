@@ -131,15 +131,15 @@ static void print_json(const findings *f, const char *prepared_dir)
     out_append(&backends, json_string("cuda"));
   for (int i = 0; i < f->n_missing; i++)
     out_append(&missing, json_string(f->missing[i]));
-  out_json(json_pack(
-      "{ss ss si s{si si si sf si} so so ss sf sf sf si so ss so ss? ss? sI s{ss? sI sf} so}", "version", tern_version(),
-      "cpu", f->cpu, "cores", f->cores.threads, "threads", "allowed", f->cores.allowed, "separate", f->cores.separate,
-      "fast", f->cores.fast, "quota", f->cores.quota, "default", f->cores.threads, "features", features, "simd_usable",
-      levels, "simd", ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
-      "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus.count, "gpu", gpus_json(&f->gpus), "cuda",
-      gpus_state(&f->gpus), "backends", backends, "tern_home", f->env.tern_home,
-      "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "prepared", "path", prepared_dir, "files",
-      (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing", missing));
+  out_json(json_pack("{ss ss si s{si si si sf si} so so ss sf sf sf si so ss so ss? ss? sI s{ss? sI sf} so}", "version",
+                     tern_version(), "cpu", f->cpu, "cores", f->cores.threads, "threads", "allowed", f->cores.allowed,
+                     "separate", f->cores.separate, "fast", f->cores.fast, "quota", f->cores.quota, "default",
+                     f->cores.threads, "features", features, "simd_usable", levels, "simd",
+                     ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
+                     "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus.count, "gpu", gpus_json(&f->gpus), "cuda",
+                     gpus_state(&f->gpus), "backends", backends, "tern_home", f->env.tern_home, "hub_cache",
+                     f->env.hub_cache, "models", (json_int_t)f->models, "prepared", "path", prepared_dir, "files",
+                     (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing", missing));
 }
 
 /* How the default number of threads comes about, in the order in which it shrinks. */

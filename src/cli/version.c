@@ -29,7 +29,8 @@ tern_status verb_version(const cli_args *a, tern_error *err)
     return err_nomem(err, "version");
   out_printf(
       "tern %s (%s)\nbackends: ref cpu%s\nsimd: %s usable here of baseline avx2 avxvnni avx512 avx512vnni; in use %s\n",
-      tern_version(), TERN_COMMIT, cuda_load(&plugin, NULL) == TERN_OK ? " cuda" : "", usable.data ? usable.data : "none", ops_simd_name(ops_simd_best()));
+      tern_version(), TERN_COMMIT, cuda_load(&plugin, NULL) == TERN_OK ? " cuda" : "",
+      usable.data ? usable.data : "none", ops_simd_name(ops_simd_best()));
   buf_free(&usable);
   return TERN_OK;
 }

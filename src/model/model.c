@@ -9,7 +9,7 @@
 
 /* A step's activations, the logits of a few rows, and OPS_BYTES of scratch stay within STEP_BYTES. (Exact's attention
  * asks for more scratch in contexts beyond 100,000 positions.) */
-enum { MOST_PIECE = 512, STEP_BYTES = 64 << 20, OPS_BYTES = 11 << 20, KV_GROUP_SIZE = 64 };
+enum { MOST_PIECE = 512, MOST_DEVICE_PIECE = 2048, STEP_BYTES = 64 << 20, OPS_BYTES = 11 << 20, KV_GROUP_SIZE = 64 };
 
 /* ---- backend ---- */
 
@@ -83,6 +83,14 @@ int model_max_tokens(const model_config *c)
   return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
 }
 
+/* A device wants more tokens at once to be busy, and has the memory: a sixteenth of what is free, at most. */
+static int device_max_tokens(model *m)
+{
+  size_t fit = m->cx.backend->available(&m->cx) / 16 / plan_bytes_per_token(&m->config);
+  int tokens = fit < MOST_DEVICE_PIECE ? (int)fit : MOST_DEVICE_PIECE;
+  return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
+}
+
 /* ---- open ---- */
 
 static tern_status open_headers(model *m, const char *dir, tern_error *err)
@@ -144,8 +152,8 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
                        .kv_bits = o->kv_bits,
                        .kv_group_size = o->kv_group_size,
                        .quantized_kv_start = o->quantized_kv_start};
-  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), &keep, &m->plan,
-                   err));
+  int tokens = headers_only ? 1 : m->cx.backend->own_memory ? device_max_tokens(m) : model_max_tokens(&m->config);
+  TRY(plan_compile(&m->cx, &m->config, &m->weights, tokens, &keep, &m->plan, err));
   TRY(check_loop(m, o->max_kv_size > 0 || o->kv_bits > 0, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
