@@ -1,0 +1,80 @@
+/* fast_inputs.cuh - quantised inputs of a linear of numerics fast, as kernels read them.
+ *
+ * A code of 16 bits is 256 * high + low, two signed bytes, and a tensor core multiplies bytes: so the inputs are two
+ * planes. A block is 64 inputs; a token's share of a block and plane is 64 bytes, in the order in which the four lanes
+ * of an mma's column want them (m16n8k32: lane c of a column has bytes 4c..4c+3 and 16+4c..16+4c+3):
+ *
+ *     codes[((block * 2 + plane) * room + token) * 64 + c * 16 + half * 8 + odd * 4 + i]
+ *         is the byte of k = 64 * block + 32 * half + 8 * c + 2 * i + odd          plane 0: high, 1: low
+ *
+ * so a lane's uint4 holds both halves (two mma of 32 inputs). Evens and odds are apart because a word of eight 4-bit
+ * weights parts into them: word & 0x0f0f0f0f has the even ones, word >> 4 & 0x0f0f0f0f the odd ones. Inside a group the
+ * sum is of whole numbers, so its order is free.
+ *
+ * Tokens lie side by side inside a block (`room` of them), since kernels walk along k with several tokens. Places of
+ * tokens that are not there hold anything: a column of an mma touches no other. Inputs behind k up to the end of the
+ * last part are zero, and so are their sums.
+ */
+#ifndef TERN_OPS_CUDA_FAST_INPUTS_CUH
+#define TERN_OPS_CUDA_FAST_INPUTS_CUH
+
+#include "ops/cuda/math.cuh"
+
+enum {
+  FAST_BLOCK = 64, /* inputs; a part has 8 */
+  FAST_BLOCKS = FAST_PART / FAST_BLOCK,
+};
+
+struct fast_inputs {
+  int8_t *codes;
+  float *sums[3]; /* of groups of 32, 64, 128 codes: [groups][room], whole numbers */
+  float *steps;   /* [parts][room] */
+  int tokens, room, parts;
+};
+
+/* Tokens' places: what the kernels of steps read at a time. */
+static inline int fast_room(int tokens)
+{
+  int room = 4;
+  while (room < tokens && room < 32)
+    room *= 2;
+  return tokens <= 32 ? room : (tokens + 31) / 32 * 32;
+}
+
+/* Their places in memory at a multiple of 256 bytes; NULL: the bytes they take are what matters. */
+static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, size_t *bytes)
+{
+  fast_inputs in = {};
+  in.tokens = tokens;
+  in.room = fast_room(tokens);
+  in.parts = (int)fast_parts(k);
+  size_t column = (size_t)in.parts * (size_t)in.room;
+  uint8_t *at = (uint8_t *)memory;
+  in.codes = (int8_t *)at;
+  at += column * FAST_PART * 2;
+  for (int i = 0; i < 3; i++) {
+    in.sums[i] = (float *)at;
+    at += column * (FAST_PART / (32u << i)) * sizeof(float);
+  }
+  in.steps = (float *)at;
+  at += column * sizeof(float);
+  if (bytes)
+    *bytes = (size_t)(at - (uint8_t *)memory);
+  return in;
+}
+
+static inline __device__ const float *fast_sums(const fast_inputs &in, int group)
+{
+  return group == 32 ? in.sums[0] : group == 64 ? in.sums[1] : in.sums[2];
+}
+
+/* The address of 16 bytes: what lane c of a token's column needs of a block and plane. */
+static inline __device__ const uint4 *fast_codes(const fast_inputs &in, int block, int plane, int token, int c)
+{
+  return (const uint4 *)(in.codes + (((size_t)block * 2 + plane) * in.room + token) * FAST_BLOCK) + c;
+}
+
+/* Quantises x [tokens, k] (fast_inputs.cu). */
+void fast_quantise_inputs(cuda_context *cx, const float *x, int64_t k, const fast_inputs &in);
+
+#endif
