@@ -155,6 +155,8 @@ static inline __host__ __device__ int64_t cuda_ceil(int64_t a, int64_t b)
 void cuda_exact_linear(cuda_context *cx, const op_linear *a, int tokens);
 /* fast_linear.cu (and fast_*.cu). Inputs are quantised once for all outputs; ternary matrices are exact's. */
 void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens);
+/* What the kernels of exact_*.cu ask of the driver before their first launch: more shared memory. At open. */
+void cuda_exact_setup(cuda_context *cx);
 /* Bytes of scratch that they want for `tokens` tokens and inputs of `k`. */
 size_t cuda_exact_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
