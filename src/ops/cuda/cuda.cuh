@@ -159,6 +159,8 @@ void cuda_exact_linear(cuda_context *cx, const op_linear *a, int tokens);
 void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens);
 /* Once, before the first of them: more than the usual shared memory for the kernels that take it. */
 void cuda_fast_setup(cuda_context *cx);
+/* What the kernels of exact_*.cu ask of the driver before their first launch: more shared memory. At open. */
+void cuda_exact_setup(cuda_context *cx);
 /* Bytes of scratch that they want for `tokens` tokens and inputs of `k`. */
 size_t cuda_exact_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k);

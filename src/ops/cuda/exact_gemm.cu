@@ -1,0 +1,284 @@
+/* exact_gemm.cu - products of many tokens: tiles of inputs and of decoded weights in shared memory.
+ *
+ * A block of 256 threads has TILE tokens x 128 rows; a thread has TILE / 16 x 8 outputs in registers, and each step of
+ * k costs it one multiplication and one addition an output and a few 16-byte loads for all. While a slice of 32 k is
+ * summed, the next one is on its way from memory in registers (weights undecoded); then it is decoded into the other of
+ * two buffers. Every format shares all of this but the decoding of 16 weights a thread and slice.
+ *
+ * 75 % of what an H200 can multiply and add (measured for 128 x 128); 64 rows of weights a tile were no faster. Smaller
+ * tiles of tokens exist for short prompts and for matrices of few rows.
+ *
+ * Summed formats keep a second set of sums, of the group; they have half the occupancy.
+ */
+#include "ops/cuda/exact_pack.cuh"
+
+enum { GEMM_THREADS = 256, GEMM_ROWS = 128, GEMM_SLICE = 32, GEMM_WEIGHTS = 16 /* that a thread decodes */ };
+
+static constexpr __host__ __device__ int gemm_shared(int tile)
+{
+  return 2 * (GEMM_SLICE * (tile + GEMM_ROWS) + 2 * GEMM_ROWS) * (int)sizeof(float);
+}
+
+/* Blocks of a multiprocessor that registers are shared out for. */
+static constexpr __host__ __device__ int gemm_blocks(int format)
+{
+  return format == EXACT_F32 || exact_summed(format) ? 1 : 2;
+}
+
+/* ---- weights of a slice ---- */
+
+/* A word of which only the bytes before `end` exist. */
+static inline __device__ uint32_t word_before(const uint8_t *at, const uint8_t *end)
+{
+  if (at + 4 <= end)
+    return *(const uint32_t *)at;
+  uint32_t word = 0;
+  for (int i = 0; i < 3; i++)
+    if (at + i < end)
+      word |= (uint32_t)at[i] << 8 * i;
+  return word;
+}
+
+/* Words from any address on, zeros from `end` on. */
+template <int WORDS>
+static inline __device__ void load_words(uint32_t (&word)[WORDS], const uint8_t *from, const uint8_t *end)
+{
+  if (WORDS % 4 == 0 && ((uintptr_t)from & 15) == 0 && from + 4 * WORDS <= end) {
+#pragma unroll
+    for (int i = 0; i < WORDS / 4; i++) {
+      uint4 four = ((const uint4 *)from)[i];
+      word[4 * i] = four.x, word[4 * i + 1] = four.y, word[4 * i + 2] = four.z, word[4 * i + 3] = four.w;
+    }
+    return;
+  }
+  int skew = (int)((uintptr_t)from & 3);
+  const uint8_t *at = from - skew;
+  uint32_t low = word_before(at, end);
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) {
+    uint32_t high = word_before(at + 4 * (i + 1), end);
+    word[i] = __funnelshift_r(low, high, 8 * skew);
+    low = high;
+  }
+}
+
+/* What a thread has on its way: 16 weights of a row. */
+template <int FORMAT> struct gemm_weights {
+  static constexpr int WORDS = (GEMM_WEIGHTS * exact_bits(FORMAT) + 31) / 32;
+  uint32_t word[WORDS];
+  uint32_t scale, bias;
+};
+
+template <int FORMAT>
+static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_job &job, const exact_output &out,
+                                           int64_t n, int64_t k)
+{
+  bool there = n < out.n && k < job.k;
+  if (FORMAT == EXACT_PACKED) {
+    int group = 1 << job.group_log2, lane = (int)(n % EXACT4_ROWS);
+    const uint8_t *tile = out.data + (there ? n : 0) / EXACT4_ROWS * exact4_tile_bytes(group, job.k);
+    int64_t at = there ? k : 0;
+    uint2 two = *(const uint2 *)(tile + exact4_chunk(group, at) + lane * 16 + (at & 16) / 2);
+    w.word[0] = two.x, w.word[1] = two.y;
+    w.scale = ((const uint32_t *)(tile + exact4_group(group, at)))[lane];
+    return;
+  }
+  const uint8_t *row = out.data;
+  if (there)
+    row += (FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes;
+  const uint8_t *end = row + (there ? job.row_bytes : 0);
+  load_words(w.word, row + (there ? k * exact_bits(FORMAT) / 8 : 0), end);
+  w.scale = w.bias = 0;
+  if (!there)
+    return;
+  if (exact_affine(FORMAT)) {
+    int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
+    w.scale = exact_raw(job.stored, out.scales, g);
+    w.bias = exact_raw(job.stored, out.biases, g);
+  } else if (exact_summed(FORMAT)) {
+    w.scale = out.scales[n * (job.k / exact_summed(FORMAT)) + k / exact_summed(FORMAT)];
+  }
+}
+
+template <int FORMAT>
+static inline __device__ void store_weights(const gemm_weights<FORMAT> &w, const exact_job &job, int shift, float *to)
+{
+  exact_how how = {0, 0, false, shift};
+  if (FORMAT == EXACT_PACKED)
+    how = exact_how_affine(exact4_scale(job.stored, w.scale), exact4_bias(job.stored, w.scale));
+  else if (exact_affine(FORMAT))
+    how = exact_how_affine(exact_widen(job.stored, w.scale), exact_widen(job.stored, w.bias));
+#pragma unroll
+  for (int piece = 0; piece < GEMM_WEIGHTS / 8; piece++) {
+    float value[8];
+    if (FORMAT == EXACT_PACKED) {
+      uint32_t word = __funnelshift_r(w.word[piece], w.word[piece], 7); /* as it was before packing */
+      exact_decode<EXACT_A4>(&word, 0, how, value);
+    } else {
+      exact_decode<FORMAT>(w.word, piece, how, value);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      to[(8 * piece + i) * GEMM_ROWS] = value[i];
+  }
+}
+
+/* ---- inputs of a slice ---- */
+
+template <int COUNT>
+static inline __device__ void load_inputs(float (&value)[COUNT], const exact_job &job, int t, int64_t k)
+{
+  const float *x = job.x + (int64_t)min(t, job.tokens - 1) * job.k + k;
+  if (job.x_by_16 && k + COUNT <= job.k) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) {
+      float4 four = ((const float4 *)x)[i];
+      value[4 * i] = four.x, value[4 * i + 1] = four.y, value[4 * i + 2] = four.z, value[4 * i + 3] = four.w;
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < COUNT; i++)
+    value[i] = k + i < job.k ? x[i] : -0.0f; /* as in exact_rows.cu */
+}
+
+/* ---- the product ---- */
+
+template <int FORMAT, int TILE>
+static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm_kernel(exact_job job)
+{
+  constexpr int SUMMED = exact_summed(FORMAT), MINE = TILE / 16, INPUTS = TILE * GEMM_SLICE / GEMM_THREADS;
+  constexpr int QUADS = MINE < 4 ? 1 : MINE / 4,
+                QUAD = MINE < 4 ? MINE : 4; /* tokens of a thread: QUADS runs of QUAD */
+  extern __shared__ __align__(16) float shared_floats[];
+  float *inputs = shared_floats, *weights = inputs + 2 * GEMM_SLICE * TILE;
+  float *scales = weights + 2 * GEMM_SLICE * GEMM_ROWS; /* [2][2][GEMM_ROWS], summed formats */
+  const exact_output &out = job.out[exact_output_of(job, blockIdx.y)];
+  int tid = threadIdx.x, x_lane = tid % 16, y_lane = tid / 16;
+  int first_token = blockIdx.x * TILE;
+  int64_t first = (int64_t)(blockIdx.y - out.first) * GEMM_ROWS;
+  /* What it brings: weights `half * 16 ..` of a slice of a row, and inputs of a token. */
+  int row = tid % GEMM_ROWS, half = tid / GEMM_ROWS;
+  int shift = FORMAT == EXACT_TERNARY ? 2 * (int)((first + row) / out.byte_rows) : 0;
+  gemm_weights<FORMAT> w;
+  float x[INPUTS];
+
+  auto load = [&](int64_t k) {
+    load_weights(w, job, out, first + row, k + half * GEMM_WEIGHTS);
+    load_inputs(x, job, first_token + tid % TILE, k + tid / TILE * INPUTS);
+  };
+  auto store = [&](int buffer) {
+    float *to = inputs + buffer * GEMM_SLICE * TILE + tid / TILE * INPUTS * TILE + tid % TILE;
+#pragma unroll
+    for (int i = 0; i < INPUTS; i++)
+      to[i * TILE] = x[i];
+    store_weights(w, job, shift, weights + (buffer * GEMM_SLICE + half * GEMM_WEIGHTS) * GEMM_ROWS + row);
+    if (SUMMED)
+      scales[(buffer * 2 + half) * GEMM_ROWS + row] = exact_fp_scale<FORMAT>(w.scale);
+  };
+
+  /* The rows of a thread: 4 from x_lane * 4, and 4 from 64 + x_lane * 4. */
+  float sum[MINE][8], part[SUMMED ? MINE : 1][8];
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    int64_t n = first + x_lane * 4 + j % 4 + j / 4 * 64;
+#pragma unroll
+    for (int i = 0; i < MINE; i++)
+      sum[i][j] = n < out.n ? exact_start(out, n) : 0;
+  }
+  load(0);
+  store(0);
+  __syncthreads();
+  for (int64_t k = 0, buffer = 0; k < job.k; k += GEMM_SLICE, buffer ^= 1) {
+    if (k + GEMM_SLICE < job.k)
+      load(k + GEMM_SLICE);
+    const float *mine = inputs + buffer * GEMM_SLICE * TILE + y_lane * QUAD;
+    const float *theirs = weights + buffer * GEMM_SLICE * GEMM_ROWS + x_lane * 4;
+#pragma unroll 8
+    for (int i = 0; i < GEMM_SLICE; i++) {
+      float a[MINE], b[8];
+#pragma unroll
+      for (int q = 0; q < QUADS; q++) {
+        if (QUAD == 4)
+          *(float4 *)(a + 4 * q) = *(const float4 *)(mine + i * TILE + 64 * q);
+        else
+          *(float2 *)a = *(const float2 *)(mine + i * TILE);
+      }
+      *(float4 *)b = *(const float4 *)(theirs + i * GEMM_ROWS);
+      *(float4 *)(b + 4) = *(const float4 *)(theirs + i * GEMM_ROWS + 64);
+      if (SUMMED && i % (SUMMED ? SUMMED : 1) == 0) {
+#pragma unroll
+        for (int p = 0; p < MINE; p++)
+#pragma unroll
+          for (int r = 0; r < 8; r++)
+            part[SUMMED ? p : 0][r] = 0;
+      }
+#pragma unroll
+      for (int p = 0; p < MINE; p++)
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+          if (SUMMED)
+            part[SUMMED ? p : 0][r] = part[SUMMED ? p : 0][r] + a[p] * b[r];
+          else
+            sum[p][r] = sum[p][r] + a[p] * b[r];
+        }
+      if (SUMMED && (i + 1) % (SUMMED ? SUMMED : 1) == 0 && k + i < job.k) {
+        /* Groups of 32 have their scale in both halves. */
+        const float *scale = scales + (buffer * 2 + i / GEMM_WEIGHTS) * GEMM_ROWS + x_lane * 4;
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+          float by = scale[r % 4 + r / 4 * 64];
+#pragma unroll
+          for (int p = 0; p < MINE; p++)
+            sum[p][r] = sum[p][r] + by * part[SUMMED ? p : 0][r];
+        }
+      }
+    }
+    if (k + GEMM_SLICE < job.k)
+      store((int)buffer ^ 1);
+    __syncthreads();
+  }
+#pragma unroll
+  for (int p = 0; p < MINE; p++) {
+    int t = first_token + y_lane * QUAD + p % QUAD + p / QUAD * 64;
+#pragma unroll
+    for (int r = 0; r < 8; r++) {
+      int64_t n = first + x_lane * 4 + r % 4 + r / 4 * 64;
+      if (t < job.tokens && n < out.n)
+        exact_finish<FORMAT>(out, t, n, sum[p][r]);
+    }
+  }
+}
+
+/* ---- launching ---- */
+
+enum { GEMM_TILES = 3 };
+static const int gemm_tile[GEMM_TILES] = {32, 64, 128};
+
+#define KERNELS(f)                                                                                                     \
+  {                                                                                                                    \
+    gemm_kernel<f, 32>, gemm_kernel<f, 64>, gemm_kernel<f, 128>                                                        \
+  }
+static exact_kernel *const kernels[][GEMM_TILES] = {
+    KERNELS(EXACT_F32),   KERNELS(EXACT_BF16),  KERNELS(EXACT_F16),     KERNELS(EXACT_A2),    KERNELS(EXACT_A3),
+    KERNELS(EXACT_A4),    KERNELS(EXACT_A5),    KERNELS(EXACT_A6),      KERNELS(EXACT_A8),    KERNELS(EXACT_MXFP4),
+    KERNELS(EXACT_MXFP8), KERNELS(EXACT_NVFP4), KERNELS(EXACT_TERNARY), KERNELS(EXACT_PACKED)};
+#undef KERNELS
+
+void exact_gemm_setup(cuda_context *cx)
+{
+  for (int f = 0; f < EXACT_FORMATS; f++)
+    for (int i = 0; i < GEMM_TILES; i++)
+      exact_allow(cx, kernels[f][i], gemm_shared(gemm_tile[i]));
+}
+
+/* The largest tile that covers no more than the tokens there are, and gives every multiprocessor a block. */
+void exact_gemm_launch(cuda_context *cx, exact_format format, exact_job *job)
+{
+  int blocks = exact_blocks(job, GEMM_ROWS), tile = GEMM_TILES - 1;
+  while (tile > 0 &&
+         (job->tokens <= gemm_tile[tile - 1] || blocks * cuda_ceil(job->tokens, gemm_tile[tile]) < cx->processors))
+    tile--;
+  dim3 grid((unsigned)cuda_ceil(job->tokens, gemm_tile[tile]), blocks);
+  cuda_launch(cx, false, kernels[format][tile], grid, dim3(GEMM_THREADS), gemm_shared(gemm_tile[tile]), *job);
+}
