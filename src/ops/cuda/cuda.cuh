@@ -177,6 +177,8 @@ void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *p
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads);
+/* Lets kernels ask for the shared memory that they want: once, when the device is opened. */
+void cuda_attention_setup(cuda_context *cx);
 
 /* rowwise.cu, act.cu, embed.cu */
 void cuda_embed(cuda_context *cx, const op_embed *a, const cuda_step *s, const float *given, const uint8_t *use);
