@@ -86,6 +86,13 @@ static inline __device__ int unit_first(const op_attention &a, const sight &s, i
   return (x < kept ? x : x - kept + (low > kept ? low : kept)) * size;
 }
 
+/* The unit that begins there, if the token sees it. */
+static inline __device__ int unit_index(const op_attention &a, const sight &s, int first, int size)
+{
+  int kept = a.window ? (a.keep + size - 1) / size : 0, low = s.low / size, unit = first / size;
+  return unit < kept ? unit : unit - (low > kept ? low : kept) + kept;
+}
+
 static inline __device__ bool unit_seen(const sight &s, int first, int size)
 {
   return first < s.keep || (first < s.high && first + size > s.low);
@@ -118,12 +125,48 @@ static inline __device__ float attention_cap(const op_attention &a, float score)
   return a.softcap != 0 ? ref_cap(DT_F32, a.softcap, score) : score;
 }
 
+/* ---- tiles ---- */
+
+/* Neighbours of a prompt share what is loaded: a tile is QUERIES queries of one key/value head, heads of a share times
+ * tokens. A step is cut into tiles as it comes; a tile whose tokens belong together is one to the tile kernels, and the
+ * tokens of any other are left to the kernels of single tokens. Both ask tile_shares. */
+enum { TILE_QUERIES = 64, TILE_HEADS = 16 };
+
+static inline __host__ __device__ int tile_heads(const op_attention &a)
+{
+  int repeats = a.heads / a.kv_heads, shares = (repeats + TILE_HEADS - 1) / TILE_HEADS;
+  return (repeats + shares - 1) / shares;
+}
+
+static inline __host__ __device__ int tile_tokens(const op_attention &a)
+{
+  return TILE_QUERIES / tile_heads(a);
+}
+
+/* Asked by all threads of a block (more than a tile has tokens): whether the `count` tokens from `first` on are one
+ * row's, plain, and enough of them to be worth it. */
+static inline __device__ bool tile_shares(const op_attention &a, const cuda_step &s, int first, int count)
+{
+  bool fine = count * 4 >= tile_tokens(a);
+  if (fine && (int)threadIdx.x < count) {
+    cuda_token t = s.token[first + threadIdx.x];
+    fine = t.row == s.token[first].row && !cuda_quantised(a.quant, t);
+  }
+  return __syncthreads_and(fine);
+}
+
+/* The same for the tile of a token among [first, first + count). */
+static inline __device__ bool token_in_tile(const op_attention &a, const cuda_step &s, int token, int first, int count)
+{
+  int tokens = tile_tokens(a), from = first + (token - first) / tokens * tokens, left = first + count - from;
+  return tile_shares(a, s, from, left < tokens ? left : tokens);
+}
+
 /* ---- scratch ---- */
 
 /* What a record uses of scratch at most: steps that need more go in several launches. Only a single token may ask for
  * more. */
 static const size_t ATTENTION_SCRATCH = (size_t)256 << 20;
-enum { TILE_TOKENS = 16 }; /* neighbours of a prompt that share what is loaded; groups are whole tiles */
 
 /* Tokens that go together. */
 static inline int attention_group(const cuda_context *cx, size_t token_bytes, int tokens)
@@ -131,7 +174,7 @@ static inline int attention_group(const cuda_context *cx, size_t token_bytes, in
   size_t fit = (cx->scratch_bytes < ATTENTION_SCRATCH ? cx->scratch_bytes : ATTENTION_SCRATCH) / token_bytes;
   if (fit >= (size_t)tokens)
     return tokens;
-  return fit >= TILE_TOKENS ? (int)fit / TILE_TOKENS * TILE_TOKENS : fit > 1 ? (int)fit : 1;
+  return fit >= TILE_QUERIES ? (int)fit / TILE_QUERIES * TILE_QUERIES : fit > 1 ? (int)fit : 1;
 }
 
 #endif

@@ -109,8 +109,12 @@ void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_ste
   int group = attention_group(cx, token_bytes(r.units, a->heads, a->value_dim), s->tokens);
   r.out = (float *)cx->scratch;
   r.most = (float2 *)(r.out + (size_t)group * a->heads * r.units * a->value_dim);
+  bool tiled = fast_tile_fits(cx, a);
   for (r.first = 0; r.first < s->tokens; r.first += group) {
     r.count = s->tokens - r.first < group ? s->tokens - r.first : group;
+    r.tiles = tiled && r.count >= tile_tokens(*a);
+    if (r.tiles)
+      fast_tile_chunks(cx, a, s, &r);
     (fast_step_fits(cx, a) ? fast_step_chunks : fast_plain_chunks)(cx, a, s, &r);
     if (r.units > 1)
       cuda_launch(cx, false, join_chunks, dim3(a->heads, r.count), dim3(JOIN_THREADS), 0, *a, *s, r);
@@ -122,6 +126,7 @@ void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_ste
 void cuda_attention_setup(cuda_context *cx)
 {
   fast_step_setup(cx);
+  fast_tile_setup(cx);
 }
 
 size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads)

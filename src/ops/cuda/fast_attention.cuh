@@ -17,6 +17,7 @@ struct fast_room {
   float *out;
   float2 *most; /* and sum */
   int units, first, count;
+  bool tiles; /* a tile kernel goes over the same tokens, and takes what belongs together */
 };
 
 static inline __device__ int64_t fast_part(const fast_room &r, const op_attention &a, int token, int head, int unit)
@@ -28,6 +29,10 @@ static inline __device__ int64_t fast_part(const fast_room &r, const op_attentio
 void fast_step_setup(cuda_context *cx);
 bool fast_step_fits(const cuda_context *cx, const op_attention *a);
 void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r);
+/* fast_attention_tile.cu */
+void fast_tile_setup(cuda_context *cx);
+bool fast_tile_fits(const cuda_context *cx, const op_attention *a);
+void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r);
 /* fast_attention_plain.cu */
 void fast_plain_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r);
 

@@ -14,6 +14,8 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) plain_chunk(op_attention
   float *q = (float *)memory; /* [key_dim][HEADS] */
   int token = r.first + blockIdx.z, j = threadIdx.x;
   cuda_token t = s.token[token];
+  if (r.tiles && token_in_tile(a, s, token, r.first, r.count))
+    return;
   sight sees = sight_of(a, t);
   int first = unit_first(a, sees, blockIdx.x, FAST_CHUNK);
   if (cuda_quantised(a.quant, t) || !unit_seen(sees, first, FAST_CHUNK))

@@ -19,6 +19,7 @@ enum {
   STAGE = BLOCKS / 2,             /* blocks of keys that are scored together */
   BUFFERS = BLOCKS + STAGE,       /* keys, and the first values */
   STAGE_KEYS = STAGE * KV_BLOCK,
+  MANY = 32, /* tokens */
 };
 
 /* ---- the parts of it ---- */
@@ -136,7 +137,8 @@ static __device__ int within(int x, int low, int high)
 /* ---- the kernel ---- */
 
 template <int HEADS>
-static __global__ void __launch_bounds__(THREADS, 2) step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
+static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s, const fast_room &r, int buffer,
+                                      int token)
 {
   enum { PAIRS = (HEADS + 1) / 2 };
   extern __shared__ float4 shared[];
@@ -147,7 +149,7 @@ static __global__ void __launch_bounds__(THREADS, 2) step_chunk(op_attention a, 
   float *score = q + PAIRS * even_dim * 2;         /* [PAIRS][FAST_CHUNK][2] */
   float *term = score + PAIRS * FAST_CHUNK * 2;    /* the same */
 
-  int token = r.first + blockIdx.z, tid = threadIdx.x;
+  int tid = threadIdx.x;
   cuda_token t = s.token[token];
   sight sees = sight_of(a, t);
   int first = unit_first(a, sees, blockIdx.x, FAST_CHUNK);
@@ -256,6 +258,19 @@ static __global__ void __launch_bounds__(THREADS, 2) step_chunk(op_attention a, 
   }
 }
 
+/* A block has several tokens only where there are many: most of those are in tiles, and blocks that only find that out
+ * would cost more than this loop. */
+template <int HEADS>
+static __global__ void __launch_bounds__(THREADS, 2) step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
+{
+  for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
+    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count))
+      continue;
+    chunk_of_token<HEADS>(a, s, r, buffer, r.first + n);
+    __syncthreads();
+  }
+}
+
 /* ---- launching ---- */
 
 typedef void step_kernel(op_attention, cuda_step, fast_room, int);
@@ -284,7 +299,7 @@ void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
   int heads = step_kernels[i].heads;
-  dim3 grid(r->units, share_count(*a, heads), r->count);
+  dim3 grid(r->units, share_count(*a, heads), r->tiles && r->count > MANY ? MANY : r->count);
   cuda_launch(cx, false, step_kernels[i].kernel, grid, dim3(THREADS), shared_of(a, heads), *a, *s, *r, buffer_of(a));
 }
 
