@@ -139,6 +139,7 @@ static void measure_room(plan *p)
     int dims = a->key_dim > a->value_dim ? a->key_dim : a->value_dim;
     p->room.quantised = p->room.quantised || a->quant.bits > 0;
     p->room.dims = dims > p->room.dims ? dims : p->room.dims;
+    p->room.heads = a->heads > p->room.heads ? a->heads : p->room.heads;
   }
 }
 

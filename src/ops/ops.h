@@ -352,6 +352,7 @@ typedef struct ops_room {
   int64_t keys;   /* that a token sees */
   bool quantised; /* some keys and values are */
   int dims;       /* of a key or value */
+  int heads;      /* of queries */
   int64_t inputs; /* K of the widest linear */
 } ops_room;
 

@@ -182,10 +182,8 @@ void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *p
 /* exact_attention.cu, fast_attention.cu. Quantised keys and values are exact's in both. */
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
-size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room);
-/* Once, after the device was opened: what kernels ask of it (shared memory beyond the usual). */
-void cuda_exact_setup(cuda_context *cx);
-void cuda_fast_setup(cuda_context *cx);
+size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads);
+/* Lets kernels ask for the shared memory that they want: once, when the device is opened. */
 void cuda_attention_setup(cuda_context *cx);
 
 /* rowwise.cu, act.cu, embed.cu */

@@ -153,7 +153,7 @@ static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
   const cuda_state *s = cuda_state_of(cx);
   size_t linear = s->cx.fast ? cuda_fast_linear_scratch(&s->cx, room->tokens, room->inputs)
                              : cuda_exact_linear_scratch(&s->cx, room->tokens, room->inputs);
-  size_t attention = cuda_attention_scratch(&s->cx, room);
+  size_t attention = cuda_attention_scratch(&s->cx, room, room->heads);
   return linear > attention ? linear : attention;
 }
 

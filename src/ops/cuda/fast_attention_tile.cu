@@ -1,0 +1,377 @@
+/* fast_attention_tile.cu - a chunk of a tile: neighbours of a prompt, whose queries share what is loaded.
+ *
+ * A block of threads has 64 queries (the heads of a share, of 64 / heads tokens) and one chunk of 256 positions: two
+ * small matrix products in plain float32. A warp has 8 of the queries, and all keys: a lane 8 of them. So nothing that
+ * a softmax needs leaves the warp, and terms pass from the lanes that made them to the lanes that use them through
+ * memory of the warp's own. A thread holds 8 x 8 sums for the scores and 8 x 4 for the outputs (4 x 4 where values have
+ * 64 dims), enough to make loads of shared memory a small part of the work: 75 instructions for 64 fused multiply-adds,
+ * and 39 for 32.
+ *
+ * Keys come in stages of 32 dims and values in stages of 64 positions (32, where they are wide), through a ring of
+ * three. Float16 is widened at each use (as floats a chunk would not fit).
+ *
+ * What each chunk comes to goes through scratch, as for single tokens: 2 * 130 floats of traffic against 2 * 256 * 128
+ * multiplications for each query, and there are always enough blocks of threads, however short the piece of a prompt.
+ */
+#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/fast_attention.cuh"
+
+enum {
+  THREADS = 256,
+  WARPS = THREADS / 32,
+  QUERIES = TILE_QUERIES,
+  EACH = QUERIES / WARPS,      /* queries of a warp */
+  LANE_KEYS = FAST_CHUNK / 32, /* keys of a lane */
+  BLOCKS = FAST_CHUNK / KV_BLOCK,
+  STAGE_DIMS = 32,
+  SLOTS = 3,
+  Q_STRIDE = QUERIES + 4, /* of a dim of queries: 4 more, for the banks */
+  /* Terms of a warp: two planes of 4 queries. Key 8 i + n stands in row n * 33 + i, so that neither a store (lanes have
+   * keys 8 apart) nor the sums by position (lanes have neighbouring keys) meet in a bank. */
+  TERM_ROWS = LANE_KEYS * 33,
+  PLANE = TERM_ROWS * 4,
+  MOST_DIMS = 256,
+};
+
+static __device__ int term_row(int key)
+{
+  return key % LANE_KEYS * 33 + key / LANE_KEYS;
+}
+
+/* ---- loading ---- */
+
+struct tile_source {
+  void *const *block; /* of the chunk */
+  int seen;           /* bit b: some query looks into block b */
+  size_t keys_at, values_at;
+  int key_dim, value_dim, key_stages, value_stages;
+  int stage_keys; /* positions of a stage of values */
+};
+
+/* Asks for a stage: 32 dims of all keys, [BLOCKS][32][64], or all dims of some values. */
+static __device__ void ask_stage(const tile_source &from, int stage, char *slot)
+{
+  int tid = threadIdx.x, v = stage - from.key_stages;
+  if (v < 0) {
+    int dims = from.key_dim - stage * STAGE_DIMS;
+    int pieces = (dims < STAGE_DIMS ? dims : STAGE_DIMS) * (KV_BLOCK * 2 / 16);
+    for (int b = 0; b < BLOCKS; b++) {
+      if (!(from.seen >> b & 1))
+        continue;
+      const __half *keys = (const __half *)from.block[b] + from.keys_at + (size_t)stage * STAGE_DIMS * KV_BLOCK;
+      if (tid < pieces)
+        copy_async(slot + b * STAGE_DIMS * KV_BLOCK * 2 + tid * 16, (const char *)keys + tid * 16);
+    }
+  } else if (v < from.value_stages) {
+    int key = v * from.stage_keys, b = key / KV_BLOCK;
+    if (from.seen >> b & 1) {
+      const __half *values = (const __half *)from.block[b] + from.values_at + key % KV_BLOCK * from.value_dim;
+      for (int at = tid * 16; at < from.value_dim * from.stage_keys * 2; at += THREADS * 16)
+        copy_async(slot + at, (const char *)values + at);
+    }
+  }
+  copy_commit();
+}
+
+/* ---- scores ---- */
+
+static __device__ void widen(const uint4 &halves, float *to)
+{
+  const __half2 *two = (const __half2 *)&halves;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    float2 f = __half22float2(two[i]);
+    to[2 * i] = f.x;
+    to[2 * i + 1] = f.y;
+  }
+}
+
+/* sum[query][key] += q k over the dims of a stage. q: of the stage's first dim and the warp's first query. */
+static __device__ void add_scores(const char *slot, const float *q, int dims, float sum[EACH][LANE_KEYS])
+{
+  int lane = threadIdx.x % 32;
+  const char *keys = slot + lane / 8 * (STAGE_DIMS * KV_BLOCK * 2) + lane % 8 * 16;
+#pragma unroll 4
+  for (int e = 0; e < dims; e++) {
+    float k[LANE_KEYS], x[EACH];
+    widen(*(const uint4 *)(keys + e * KV_BLOCK * 2), k);
+    *(float4 *)x = *(const float4 *)(q + e * Q_STRIDE);
+    *(float4 *)(x + 4) = *(const float4 *)(q + e * Q_STRIDE + 4);
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+      for (int n = 0; n < LANE_KEYS; n++)
+        sum[i][n] = fmaf(x[i], k[n], sum[i][n]);
+  }
+}
+
+/* What a query of the tile sees of the chunk: positions [0, kept) and [low, high) of it. */
+struct query_sight {
+  int kept, low, high;
+};
+
+/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. */
+static __device__ void make_terms(const op_attention &a, float sum[EACH][LANE_KEYS], const query_sight *sees,
+                                  bool whole, float *term, float *most)
+{
+  int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    query_sight in = whole ? query_sight{FAST_CHUNK, FAST_CHUNK, FAST_CHUNK} : sees[i];
+    bool seen[LANE_KEYS];
+    float largest = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < LANE_KEYS; n++) {
+      int j = lane * LANE_KEYS + n;
+      seen[n] = j < in.kept || (j >= in.low && j < in.high);
+      if (a.softcap != 0)
+        sum[i][n] = attention_cap(a, sum[i][n]);
+      largest = fmaxf(largest, seen[n] ? sum[i][n] : -INFINITY);
+    }
+    for (int far = 16; far; far /= 2)
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, far));
+    most[i] = largest;
+#pragma unroll
+    for (int n = 0; n < LANE_KEYS; n++)
+      sum[i][n] = seen[n] ? math_exp(sum[i][n] - largest) : -1.0f;
+  }
+#pragma unroll
+  for (int n = 0; n < LANE_KEYS; n++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float4 four = {sum[4 * half][n], sum[4 * half + 1][n], sum[4 * half + 2][n], sum[4 * half + 3][n]};
+      *(float4 *)(term + half * PLANE + (n * 33 + lane) * 4) = four;
+    }
+}
+
+/* l: a lane one of the 16 sums of 4 queries. The first of each 16 lanes has the four results. */
+static __device__ float4 fold_terms(const float *term)
+{
+  int lane = threadIdx.x % 32;
+  const float *mine = term + lane / FAST_LANES * PLANE;
+  float sum[4] = {};
+#pragma unroll 4
+  for (int j = lane % FAST_LANES; j < FAST_CHUNK; j += FAST_LANES) {
+    float x[4];
+    *(float4 *)x = *(const float4 *)(mine + term_row(j) * 4);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      sum[i] += x[i] < 0 ? 0 : x[i];
+  }
+#pragma unroll
+  for (int half = FAST_LANES / 2; half; half /= 2)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      sum[i] += __shfl_down_sync(~0u, sum[i], half, FAST_LANES);
+  return {sum[0], sum[1], sum[2], sum[3]};
+}
+
+/* ---- values ---- */
+
+/* How a warp shares the outputs of its 8 queries: DIMS at a time, 4 to a lane, and so 8 or 4 queries to a lane. */
+template <int DIMS> struct value_share {
+  enum { LANES = DIMS / 4, QUERIES_EACH = EACH / (32 / LANES) };
+};
+
+/* out[query][dim] += term * value over COUNT positions from `first` on. term: of the lane's first query. */
+template <int DIMS, int COUNT, bool WHOLE>
+static __device__ void add_values(const __half *value, int stride, const float *term, int first,
+                                  float out[value_share<DIMS>::QUERIES_EACH][4])
+{
+  enum { N = value_share<DIMS>::QUERIES_EACH };
+#pragma unroll 1
+  for (int eight = 0; eight < COUNT; eight += LANE_KEYS) {
+    const float *row = term + (first + eight) / LANE_KEYS * 4;
+#pragma unroll
+    for (int n = 0; n < LANE_KEYS; n++) {
+      float x[N], v[4];
+#pragma unroll
+      for (int i = 0; i < N; i += 4)
+        *(float4 *)(x + i) = *(const float4 *)(row + n * 33 * 4 + i / 4 * PLANE);
+      uint2 raw = *(const uint2 *)(value + (eight + n) * stride);
+      float2 low = __half22float2(*(const __half2 *)&raw.x), high = __half22float2(*(const __half2 *)&raw.y);
+      v[0] = low.x, v[1] = low.y, v[2] = high.x, v[3] = high.y;
+#pragma unroll
+      for (int i = 0; i < N; i++)
+        if (WHOLE || !(x[i] < 0))
+#pragma unroll
+          for (int e = 0; e < 4; e++)
+            out[i][e] = fmaf(x[i], v[e], out[i][e]);
+    }
+  }
+}
+
+/* ---- the kernel ---- */
+
+/* DIMS of a value at a time, PASSES of those. */
+template <int DIMS, int PASSES>
+static __global__ void __launch_bounds__(THREADS)
+    tile_chunk(op_attention a, cuda_step s, fast_room r, int heads, int slot_bytes)
+{
+  enum { N = value_share<DIMS>::QUERIES_EACH, STAGE_KEYS = KV_BLOCK / PASSES };
+  extern __shared__ float4 shared[];
+  __shared__ query_sight sight_in[QUERIES];
+  int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, tokens = QUERIES / heads;
+  int first_token = r.first + blockIdx.z * tokens, count = r.first + r.count - first_token;
+  count = count < tokens ? count : tokens;
+  if (!tile_shares(a, s, first_token, count))
+    return;
+  cuda_token head_token = s.token[first_token], tail_token = s.token[first_token + count - 1];
+  sight from = sight_of(a, head_token), to = sight_of(a, tail_token);
+  int first = unit_first(a, from, blockIdx.x, FAST_CHUNK);
+  sight all = {to.keep > from.keep ? to.keep : from.keep, from.low, to.high, 0};
+  if (!unit_seen(all, first, FAST_CHUNK))
+    return;
+
+  head_share share = share_of(a, blockIdx.y, heads);
+  tile_source source;
+  source.block = cuda_blocks(s, a.slot, head_token.row) + first / KV_BLOCK;
+  source.seen = 0;
+  for (int b = 0; b < BLOCKS; b++)
+    source.seen |= unit_seen(all, first + b * KV_BLOCK, KV_BLOCK) << b;
+  source.keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
+  source.values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
+  source.key_dim = a.key_dim;
+  source.value_dim = a.value_dim;
+  source.key_stages = (a.key_dim + STAGE_DIMS - 1) / STAGE_DIMS;
+  source.value_stages = FAST_CHUNK / STAGE_KEYS;
+  source.stage_keys = STAGE_KEYS;
+
+  char *ring = (char *)shared;                     /* [SLOTS][slot_bytes] */
+  float *q = (float *)(ring + SLOTS * slot_bytes); /* [key_dim][Q_STRIDE] */
+  float *term = q + a.key_dim * Q_STRIDE + warp * 2 * PLANE;
+  ask_stage(source, 0, ring);
+  ask_stage(source, 1, ring + slot_bytes);
+  /* Query n is head n % heads of token n / heads; what is beyond the tile or the share is zero and is not written. */
+  for (int n = tid; n < QUERIES * a.key_dim; n += THREADS) {
+    int query = n / a.key_dim, e = n % a.key_dim, h = query % heads, at = query / heads;
+    bool is = at < count && h < share.count;
+    q[e * Q_STRIDE + query] =
+        is ? a.scale * a.q[((int64_t)(first_token + at) * a.heads + share.first + h) * a.key_dim + e] : 0;
+  }
+  bool whole = true;
+  if (tid < QUERIES) {
+    int at = tid / heads < count ? tid / heads : count - 1;
+    cuda_token t = s.token[first_token + at];
+    sight sees = sight_of(a, t);
+    query_sight in = {sees.keep - first, sees.low - first, sees.high - first};
+    sight_in[tid] = in;
+    whole = in.kept >= FAST_CHUNK || (in.low <= 0 && in.high >= FAST_CHUNK);
+  }
+  whole = __syncthreads_and(whole);
+
+  float score[EACH][LANE_KEYS] = {}, out[PASSES][N][4] = {}, most[EACH];
+  float4 total;
+  int stages = source.key_stages + source.value_stages;
+  for (int stage = 0; stage < stages; stage++) {
+    copy_wait<SLOTS - 2>();
+    __syncthreads();
+    ask_stage(source, stage + SLOTS - 1, ring + (stage + SLOTS - 1) % SLOTS * slot_bytes);
+    const char *slot = ring + stage % SLOTS * slot_bytes;
+    if (stage < source.key_stages) {
+      int dims = a.key_dim - stage * STAGE_DIMS;
+      add_scores(slot, q + stage * STAGE_DIMS * Q_STRIDE + warp * EACH, dims < STAGE_DIMS ? dims : STAGE_DIMS, score);
+      if (stage + 1 < source.key_stages)
+        continue;
+      make_terms(a, score, sight_in + warp * EACH, whole, term, most);
+      __syncwarp();
+      total = fold_terms(term);
+      continue;
+    }
+    int at = (stage - source.key_stages) * STAGE_KEYS;
+    if (!(source.seen >> at / KV_BLOCK & 1))
+      continue;
+    const float *mine = term + lane / value_share<DIMS>::LANES * PLANE;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+      const __half *value = (const __half *)slot + pass * DIMS + lane % value_share<DIMS>::LANES * 4;
+      if (whole)
+        add_values<DIMS, STAGE_KEYS, true>(value, a.value_dim, mine, at, out[pass]);
+      else
+        add_values<DIMS, STAGE_KEYS, false>(value, a.value_dim, mine, at, out[pass]);
+    }
+  }
+
+  /* What the chunk comes to, for each query that sees some of it. */
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    int query = warp * EACH + i, h = query % heads, at = query / heads;
+    float sum = __shfl_sync(~0u,
+                            i % 4 == 0   ? total.x
+                            : i % 4 == 1 ? total.y
+                            : i % 4 == 2 ? total.z
+                                         : total.w,
+                            i / 4 * FAST_LANES);
+    int owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
+    bool is = at < count && h < share.count;
+    if (!is)
+      continue;
+    int token = first_token + at;
+    sight sees = sight_of(a, s.token[token]);
+    if (!unit_seen(sees, first, FAST_CHUNK))
+      continue;
+    int64_t part = fast_part(r, a, token, share.first + h, unit_index(a, sees, first, FAST_CHUNK));
+    if (lane == 0)
+      r.most[part] = make_float2(most[i], sum);
+    float *to =
+        r.units == 1 ? a.out + ((int64_t)token * a.heads + share.first + h) * a.value_dim : r.out + part * a.value_dim;
+    float factor = r.units == 1 ? 1.0f / sum : 1.0f;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+      int e = pass * DIMS + lane % value_share<DIMS>::LANES * 4;
+      if (i < owner || i >= owner + N || e >= a.value_dim)
+        continue;
+      float x[4];
+#pragma unroll
+      for (int n = 0; n < 4; n++)
+        x[n] = out[pass][i % N][n] * factor;
+      *(float4 *)(to + e) = *(float4 *)x;
+    }
+  }
+}
+
+/* ---- launching ---- */
+
+typedef void tile_kernel(op_attention, cuda_step, fast_room, int, int);
+
+/* By value_dim, ascending. */
+static const struct {
+  int dims;
+  tile_kernel *kernel;
+} tile_kernels[] = {{64, tile_chunk<64, 1>}, {128, tile_chunk<128, 1>}, {256, tile_chunk<128, 2>}};
+enum { TILE_KERNELS = sizeof tile_kernels / sizeof tile_kernels[0] };
+
+static int slot_of(const op_attention *a)
+{
+  int keys = STAGE_DIMS * FAST_CHUNK * 2, values = a->value_dim * KV_BLOCK * 2;
+  return a->value_dim > 128 || keys > values ? keys : values; /* 256 dims of 32 values are as much */
+}
+
+static size_t shared_of(const op_attention *a)
+{
+  return (size_t)SLOTS * slot_of(a) + ((size_t)a->key_dim * Q_STRIDE + WARPS * 2 * PLANE) * sizeof(float);
+}
+
+bool fast_tile_fits(const cuda_context *cx, const op_attention *a)
+{
+  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 &&
+         shared_of(a) + 1024 <= cx->shared_most;
+}
+
+void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
+{
+  int i = 0, heads = tile_heads(*a);
+  while (tile_kernels[i].dims < a->value_dim)
+    i++;
+  /* Tokens of a tile may begin in one unit and end in the next. */
+  int units = a->window ? r->units + 1 : r->units;
+  dim3 grid(units, share_count(*a, heads), (unsigned)cuda_ceil(r->count, QUERIES / heads));
+  cuda_launch(cx, false, tile_kernels[i].kernel, grid, dim3(THREADS), shared_of(a), *a, *s, *r, heads, slot_of(a));
+}
+
+void fast_tile_setup(cuda_context *cx)
+{
+  for (int i = 0; i < TILE_KERNELS && cx->error == cudaSuccess; i++)
+    cx->error = cudaFuncSetAttribute(tile_kernels[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)cx->shared_most - 1024);
+}
