@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <stdio.h>
 #include <stdlib.h>
+#include <thread>
 #include <vector>
 
 #include "ops/cuda/math.cuh"
@@ -164,12 +165,34 @@ static float *to_device(const std::vector<float> &v)
   return p;
 }
 
+/* ref_linear, tokens shared out. */
+static void reference(const op_linear *a, int tokens)
+{
+  enum { EACH = 10 };
+  std::vector<std::thread> workers;
+  for (int from = 0; from < tokens; from += EACH)
+    workers.emplace_back([=]() {
+      op_record record = {};
+      ops_context cx = {};
+      ops_step step = {};
+      record.kind = OP_linear;
+      record.linear = *a;
+      step.tokens = tokens - from < EACH ? tokens - from : EACH;
+      record.linear.x += from * a->w[0]->k;
+      for (int i = 0; i < a->outputs; i++)
+        record.linear.y[i] += from * a->w[i]->n;
+      if (a->residual)
+        record.linear.residual += from * a->w[0]->n;
+      ref_linear(&cx, &record, &step);
+    });
+  for (std::thread &t : workers)
+    t.join();
+}
+
 static void compare(cuda_context *cx, const kind &f, const product &p, bool wild)
 {
   matrix m[MOST_OUTPUTS];
-  op_record record = {};
-  record.kind = OP_linear;
-  op_linear *a = &record.linear, b = {};
+  op_linear record = {}, *a = &record, b;
   std::vector<float> x(MOST_TOKENS * p.k), bias[MOST_OUTPUTS], y[MOST_OUTPUTS], residual;
   for (float &v : x)
     v = random_float();
@@ -190,10 +213,7 @@ static void compare(cuda_context *cx, const kind &f, const product &p, bool wild
   for (int64_t i = 0; p.residual && i < MOST_TOKENS * p.n[0]; i++)
     residual.push_back(random_float());
   a->residual = p.residual ? residual.data() : NULL;
-  ops_context host = {};
-  ops_step step = {};
-  step.tokens = MOST_TOKENS;
-  ref_linear(&host, &record, &step);
+  reference(a, MOST_TOKENS);
 
   b = *a;
   b.x = to_device(x);

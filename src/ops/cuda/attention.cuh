@@ -61,10 +61,26 @@ static inline __device__ int sight_position(const sight &s, int slot)
   return slot < s.moved ? s.high - s.moved + slot : s.low + slot - s.moved;
 }
 
+/* Rare and long: calls, so that kernels stay small. (With these inlined at each use a step's kernel had 150 KB of
+ * instructions, which no cache holds, and took three times as long.) */
+static __device__ __noinline__ bool sparse_sees(int block, int local, int stride, int head, int own, int position)
+{
+  op_attention a;
+  a.sparse_block = block;
+  a.sparse_local = local;
+  a.sparse_stride = stride;
+  return ref_sees(&a, head, own, position);
+}
+
+static __device__ __noinline__ float capped_score(float cap, float score)
+{
+  return ref_cap(DT_F32, cap, score);
+}
+
 /* Whether a head sees a position of the sight: block-sparse ops hide some. */
 static inline __device__ bool head_sees(const op_attention &a, int head, int own, int position)
 {
-  return !a.sparse_block || ref_sees(&a, head, own, position);
+  return !a.sparse_block || sparse_sees(a.sparse_block, a.sparse_local, a.sparse_stride, head, own, position);
 }
 
 /* ---- units of positions ---- */
@@ -122,7 +138,7 @@ static inline __device__ head_share share_of(const op_attention &a, int index, i
 
 static inline __device__ float attention_cap(const op_attention &a, float score)
 {
-  return a.softcap != 0 ? ref_cap(DT_F32, a.softcap, score) : score;
+  return a.softcap != 0 ? capped_score(a.softcap, score) : score;
 }
 
 /* ---- tiles ---- */
@@ -143,23 +159,29 @@ static inline __host__ __device__ int tile_tokens(const op_attention &a)
   return TILE_QUERIES / tile_heads(a);
 }
 
-/* Asked by all threads of a block (more than a tile has tokens): whether the `count` tokens from `first` on are one
- * row's, plain, and enough of them to be worth it. */
-static inline __device__ bool tile_shares(const op_attention &a, const cuda_step &s, int first, int count)
+/* Asked by all threads of a block (64 at least): whether the `count` tokens from `first` on are one row's, plain, and
+ * enough of them to be worth it. `straight`: their keys must also be summed as they come, with no ring. */
+static inline __device__ bool tile_shares(const op_attention &a, const cuda_step &s, int first, int count,
+                                          bool straight)
 {
   bool fine = count * 4 >= tile_tokens(a);
   if (fine && (int)threadIdx.x < count) {
     cuda_token t = s.token[first + threadIdx.x];
     fine = t.row == s.token[first].row && !cuda_quantised(a.quant, t);
+    if (straight && fine) {
+      sight sees = sight_of(a, t);
+      fine = sees.keep == 0 && sees.moved == 0;
+    }
   }
   return __syncthreads_and(fine);
 }
 
 /* The same for the tile of a token among [first, first + count). */
-static inline __device__ bool token_in_tile(const op_attention &a, const cuda_step &s, int token, int first, int count)
+static inline __device__ bool token_in_tile(const op_attention &a, const cuda_step &s, int token, int first, int count,
+                                            bool straight)
 {
   int tokens = tile_tokens(a), from = first + (token - first) / tokens * tokens, left = first + count - from;
-  return tile_shares(a, s, from, left < tokens ? left : tokens);
+  return tile_shares(a, s, from, left < tokens ? left : tokens, straight);
 }
 
 /* ---- scratch ---- */

@@ -17,6 +17,7 @@ struct exact_room {
   int64_t slots; /* a multiple of KV_BLOCK */
   int first, count;
   exact_rows rows;
+  bool tiles; /* tile kernels go over the same tokens, and take what belongs together */
 };
 
 static inline __device__ float *exact_scores_of(const exact_room &r, const op_attention &a, int token, int head)
@@ -30,6 +31,16 @@ static inline __device__ bool exact_takes(const exact_room &r, const op_attentio
   return r.rows == EXACT_ALL || cuda_quantised(a.quant, t);
 }
 
+/* exact_attention_step.cu */
+void exact_step_setup(cuda_context *cx);
+void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
+void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
+void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
+/* exact_attention_tile.cu */
+void exact_tile_setup(cuda_context *cx);
+bool exact_tile_fits(const cuda_context *cx, const op_attention *a);
+void exact_tile_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
+void exact_tile_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
 /* Scratch of a token. */
 size_t exact_token_bytes(int64_t slots, int heads);
 void exact_attention_of(cuda_context *cx, const op_attention *a, const cuda_step *s, exact_rows rows);

@@ -90,7 +90,7 @@ template <int FORMAT>
 static inline __device__ void exact_decode(const uint32_t *words, int piece, const exact_how &how, float (&value)[8])
 {
   constexpr int BITS = exact_bits(FORMAT);
-  if (exact_affine(FORMAT)) {
+  if constexpr (exact_affine(FORMAT)) {
     float code[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
@@ -104,23 +104,23 @@ static inline __device__ void exact_decode(const uint32_t *words, int piece, con
       for (int i = 0; i < 8; i++)
         value[i] = code[i] * how.scale + how.bias;
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < 8; i++) {
-    uint32_t code = FORMAT == EXACT_F32 ? words[8 * piece + i] : exact_code<BITS>(words, 8 * piece + i);
-    if (FORMAT == EXACT_F32)
-      value[i] = __uint_as_float(code);
-    else if (FORMAT == EXACT_BF16)
-      value[i] = __uint_as_float(code << 16);
-    else if (FORMAT == EXACT_F16)
-      value[i] = __half2float(__ushort_as_half((unsigned short)code));
-    else if (FORMAT == EXACT_TERNARY)
-      value[i] = exact_float(code >> how.shift & 3) - 1.0f;
-    else if (FORMAT == EXACT_MXFP8)
-      value[i] = __uint_as_float((code & 0x7f) << 20 | (code & 0x80) << 24) * 0x1p120f;
-    else
-      value[i] = __uint_as_float((code & 7) << 22 | (code & 8) << 28) * 0x1p126f;
+    for (int i = 0; i < 8; i++) {
+      uint32_t code = FORMAT == EXACT_F32 ? words[8 * piece + i] : exact_code<BITS>(words, 8 * piece + i);
+      if (FORMAT == EXACT_F32)
+        value[i] = __uint_as_float(code);
+      else if (FORMAT == EXACT_BF16)
+        value[i] = __uint_as_float(code << 16);
+      else if (FORMAT == EXACT_F16)
+        value[i] = __half2float(__ushort_as_half((unsigned short)code));
+      else if (FORMAT == EXACT_TERNARY)
+        value[i] = exact_float(code >> how.shift & 3) - 1.0f;
+      else if (FORMAT == EXACT_MXFP8)
+        value[i] = __uint_as_float((code & 0x7f) << 20 | (code & 0x80) << 24) * 0x1p120f;
+      else
+        value[i] = __uint_as_float((code & 7) << 22 | (code & 8) << 28) * 0x1p126f;
+    }
   }
 }
 

@@ -13,7 +13,7 @@ enum { FOUR_STAGES = 3, FOUR_VALUES = 256, FOUR_WARPS = 16 };
 
 static constexpr __host__ __device__ int stage_weights(int group) /* bytes of a tile's rows in a stage */
 {
-  return FOUR_VALUES / exact4_span(group) * exact4_block(group);
+  return (FOUR_VALUES >> exact4_span_log2(group)) * exact4_block(group);
 }
 
 static size_t stage_bytes(int group, int row_warps, int tokens)
@@ -24,7 +24,7 @@ static size_t stage_bytes(int group, int row_warps, int tokens)
 template <int GROUP, int TOKENS, bool SHORTCUT>
 static __global__ void __launch_bounds__(32 * FOUR_WARPS, 1) four_kernel(exact_job job)
 {
-  constexpr int SPAN = exact4_span(GROUP), BLOCK = exact4_block(GROUP), STAGE = stage_weights(GROUP);
+  constexpr int STAGE = stage_weights(GROUP);
   constexpr int AT_ONCE = TOKENS > 4 ? 2 : 4; /* words: so that the body stays in the instruction cache */
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
@@ -32,7 +32,7 @@ static __global__ void __launch_bounds__(32 * FOUR_WARPS, 1) four_kernel(exact_j
   int tokens = blockDim.x / 32 / row_warps * TOKENS, first_token = blockIdx.y * tokens;
   int row_warp = warp % row_warps, token = warp / row_warps * TOKENS;
   int64_t first_tile = (int64_t)(blockIdx.x - out.first) * row_warps, n = (first_tile + row_warp) * EXACT4_ROWS + lane;
-  int64_t tile_bytes = job.k / SPAN * BLOCK;
+  int64_t tile_bytes = exact4_tile_bytes(GROUP, job.k);
   int tiles = (int)min((int64_t)row_warps, cuda_ceil(out.n, EXACT4_ROWS) - first_tile);
   int stage_size = row_warps * STAGE + tokens * FOUR_VALUES * (int)sizeof(float);
   int stages = (int)cuda_ceil(job.k, FOUR_VALUES);
@@ -123,9 +123,9 @@ static __global__ void __launch_bounds__(32 * FOUR_WARPS, 1) four_kernel(exact_j
   }
 #define GROUPS(tokens)                                                                                                 \
   {                                                                                                                    \
-    KERNELS(32, tokens), KERNELS(64, tokens), KERNELS(128, tokens)                                                     \
+    KERNELS(5, tokens), KERNELS(6, tokens), KERNELS(7, tokens)                                                         \
   }
-/* [log2 tokens of a warp][group 32, 64, 128][shortcut] */
+/* [log2 tokens of a warp][log2 of the group - 5][shortcut] */
 static exact_kernel *const kernels[4][3][2] = {GROUPS(1), GROUPS(2), GROUPS(4), GROUPS(8)};
 #undef KERNELS
 #undef GROUPS
@@ -148,18 +148,19 @@ void exact_four_setup(cuda_context *cx)
   for (int i = 0; i < 4; i++)
     for (int g = 0; g < 3; g++)
       for (int quick = 0; quick < 2; quick++)
-        exact_allow(cx, kernels[i][g][quick], FOUR_STAGES * stage_bytes(32, 8, 16));
+        exact_allow(cx, kernels[i][g][quick], FOUR_STAGES * stage_bytes(5, 8, 16));
 }
 
 void exact_four_launch(cuda_context *cx, exact_job *job)
 {
   int tiles = exact_blocks(job, EXACT4_ROWS), each = (int)cuda_ceil(tiles, cx->processors);
-  int group = 1 << job->group_log2, g = job->group_log2 - 5;
+  int group = job->group_log2;
   const four_plan *plan = four_plans;
   while (job->tokens > plan->tokens || each > plan->tiles)
     plan++;
   job->row_warps = each < plan->row_warps ? each : plan->row_warps;
   int tokens = plan->warps << plan->log2, blocks = exact_blocks(job, EXACT4_ROWS * job->row_warps);
-  cuda_launch(cx, false, kernels[plan->log2][g][job->shortcut], dim3(blocks, (unsigned)cuda_ceil(job->tokens, tokens)),
-              dim3(32 * plan->warps * job->row_warps), FOUR_STAGES * stage_bytes(group, job->row_warps, tokens), *job);
+  cuda_launch(cx, false, kernels[plan->log2][group - 5][job->shortcut],
+              dim3(blocks, (unsigned)cuda_ceil(job->tokens, tokens)), dim3(32 * plan->warps * job->row_warps),
+              FOUR_STAGES * stage_bytes(group, job->row_warps, tokens), *job);
 }

@@ -1,22 +1,23 @@
 /* exact_gemm.cu - products of many tokens: tiles of inputs and of decoded weights in shared memory.
  *
  * A block of 256 threads has TILE tokens x 128 rows; a thread has TILE / 16 x 8 outputs in registers, and each step of
- * k costs it one multiplication and one addition an output and a few 16-byte loads for all. While a slice of 32 k is
+ * k costs it one multiplication and one addition an output and a few 16-byte loads for all. While a slice of 16 k is
  * summed, the next one is on its way from memory in registers (weights undecoded); then it is decoded into the other of
- * two buffers. Every format shares all of this but the decoding of 16 weights a thread and slice.
+ * two buffers. Every format shares all of this but the decoding of 8 weights a thread and slice. (Slices of 32 k need
+ * 16 registers more for what is on its way, and there are none to spare.)
  *
- * 75 % of what an H200 can multiply and add (measured for 128 x 128); 64 rows of weights a tile were no faster. Smaller
+ * Tiles of 128 x 128 reach 75 % of what an H200 can multiply and add; 64 rows of weights a tile were no faster. Smaller
  * tiles of tokens exist for short prompts and for matrices of few rows.
  *
  * Summed formats keep a second set of sums, of the group; they have half the occupancy.
  */
 #include "ops/cuda/exact_pack.cuh"
 
-enum { GEMM_THREADS = 256, GEMM_ROWS = 128, GEMM_SLICE = 32, GEMM_WEIGHTS = 16 /* that a thread decodes */ };
+enum { GEMM_THREADS = 256, GEMM_ROWS = 128, GEMM_SLICE = 16, GEMM_WEIGHTS = 8 /* that a thread decodes */ };
 
 static constexpr __host__ __device__ int gemm_shared(int tile)
 {
-  return 2 * (GEMM_SLICE * (tile + GEMM_ROWS) + 2 * GEMM_ROWS) * (int)sizeof(float);
+  return 2 * (GEMM_SLICE * (tile + GEMM_ROWS) + GEMM_ROWS) * (int)sizeof(float);
 }
 
 /* Blocks of a multiprocessor that registers are shared out for. */
@@ -43,12 +44,14 @@ static inline __device__ uint32_t word_before(const uint8_t *at, const uint8_t *
 template <int WORDS>
 static inline __device__ void load_words(uint32_t (&word)[WORDS], const uint8_t *from, const uint8_t *end)
 {
-  if (WORDS % 4 == 0 && ((uintptr_t)from & 15) == 0 && from + 4 * WORDS <= end) {
+  constexpr int ALIGNED = WORDS % 4 == 0 ? 16 : 4;
+  if (((uintptr_t)from & (ALIGNED - 1)) == 0 && from + 4 * WORDS <= end) {
 #pragma unroll
-    for (int i = 0; i < WORDS / 4; i++) {
-      uint4 four = ((const uint4 *)from)[i];
-      word[4 * i] = four.x, word[4 * i + 1] = four.y, word[4 * i + 2] = four.z, word[4 * i + 3] = four.w;
-    }
+    for (int i = 0; i < WORDS; i++)
+      if (ALIGNED == 4)
+        word[i] = ((const uint32_t *)from)[i];
+      else if (i % 4 == 0)
+        *(uint4 *)(word + i) = ((const uint4 *)from)[i / 4];
     return;
   }
   int skew = (int)((uintptr_t)from & 3);
@@ -62,7 +65,7 @@ static inline __device__ void load_words(uint32_t (&word)[WORDS], const uint8_t 
   }
 }
 
-/* What a thread has on its way: 16 weights of a row. */
+/* What a thread has on its way: 8 weights of a row. */
 template <int FORMAT> struct gemm_weights {
   static constexpr int WORDS = (GEMM_WEIGHTS * exact_bits(FORMAT) + 31) / 32;
   uint32_t word[WORDS];
@@ -71,31 +74,28 @@ template <int FORMAT> struct gemm_weights {
 
 template <int FORMAT>
 static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_job &job, const exact_output &out,
-                                           int64_t n, int64_t k)
+                                           int n, int k)
 {
-  bool there = n < out.n && k < job.k;
+  w.scale = w.bias = 0;
+#pragma unroll
+  for (int i = 0; i < w.WORDS; i++)
+    w.word[i] = 0;
+  if (n >= out.n || k >= job.k)
+    return;
   if (FORMAT == EXACT_PACKED) {
-    int group = 1 << job.group_log2, lane = (int)(n % EXACT4_ROWS);
-    const uint8_t *tile = out.data + (there ? n : 0) / EXACT4_ROWS * exact4_tile_bytes(group, job.k);
-    int64_t at = there ? k : 0;
-    uint2 two = *(const uint2 *)(tile + exact4_chunk(group, at) + lane * 16 + (at & 16) / 2);
-    w.word[0] = two.x, w.word[1] = two.y;
-    w.scale = ((const uint32_t *)(tile + exact4_group(group, at)))[lane];
+    int group = job.group_log2, lane = n % EXACT4_ROWS;
+    const uint8_t *tile = out.data + n / EXACT4_ROWS * exact4_tile_bytes(group, job.k);
+    w.word[0] = ((const uint32_t *)(tile + exact4_chunk(group, k)))[lane * 4 + k % 32 / 8];
+    w.scale = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
     return;
   }
-  const uint8_t *row = out.data;
-  if (there)
-    row += (FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes;
-  const uint8_t *end = row + (there ? job.row_bytes : 0);
-  load_words(w.word, row + (there ? k * exact_bits(FORMAT) / 8 : 0), end);
-  w.scale = w.bias = 0;
-  if (!there)
-    return;
-  if (exact_affine(FORMAT)) {
+  const uint8_t *row = out.data + (FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes;
+  load_words(w.word, row + (int64_t)k * exact_bits(FORMAT) / 8, row + job.row_bytes);
+  if constexpr (exact_affine(FORMAT)) {
     int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
     w.scale = exact_raw(job.stored, out.scales, g);
     w.bias = exact_raw(job.stored, out.biases, g);
-  } else if (exact_summed(FORMAT)) {
+  } else if constexpr (exact_summed(FORMAT) != 0) {
     w.scale = out.scales[n * (job.k / exact_summed(FORMAT)) + k / exact_summed(FORMAT)];
   }
 }
@@ -103,38 +103,32 @@ static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_
 template <int FORMAT>
 static inline __device__ void store_weights(const gemm_weights<FORMAT> &w, const exact_job &job, int shift, float *to)
 {
+  float value[8];
   exact_how how = {0, 0, false, shift};
-  if (FORMAT == EXACT_PACKED)
+  if (FORMAT == EXACT_PACKED) {
     how = exact_how_affine(exact4_scale(job.stored, w.scale), exact4_bias(job.stored, w.scale));
-  else if (exact_affine(FORMAT))
-    how = exact_how_affine(exact_widen(job.stored, w.scale), exact_widen(job.stored, w.bias));
-#pragma unroll
-  for (int piece = 0; piece < GEMM_WEIGHTS / 8; piece++) {
-    float value[8];
-    if (FORMAT == EXACT_PACKED) {
-      uint32_t word = __funnelshift_r(w.word[piece], w.word[piece], 7); /* as it was before packing */
-      exact_decode<EXACT_A4>(&word, 0, how, value);
-    } else {
-      exact_decode<FORMAT>(w.word, piece, how, value);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      to[(8 * piece + i) * GEMM_ROWS] = value[i];
+    uint32_t word = __funnelshift_r(w.word[0], w.word[0], 7); /* as it was before packing */
+    exact_decode<EXACT_A4>(&word, 0, how, value);
+  } else {
+    if (exact_affine(FORMAT))
+      how = exact_how_affine(exact_widen(job.stored, w.scale), exact_widen(job.stored, w.bias));
+    exact_decode<FORMAT>(w.word, 0, how, value);
   }
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    to[i * GEMM_ROWS] = value[i];
 }
 
 /* ---- inputs of a slice ---- */
 
 template <int COUNT>
-static inline __device__ void load_inputs(float (&value)[COUNT], const exact_job &job, int t, int64_t k)
+static inline __device__ void load_inputs(float (&value)[COUNT], const exact_job &job, int t, int k)
 {
   const float *x = job.x + (int64_t)min(t, job.tokens - 1) * job.k + k;
-  if (job.x_by_16 && k + COUNT <= job.k) {
+  if (COUNT % 4 == 0 && job.x_by_16 && k + COUNT <= job.k) {
 #pragma unroll
-    for (int i = 0; i < COUNT / 4; i++) {
-      float4 four = ((const float4 *)x)[i];
-      value[4 * i] = four.x, value[4 * i + 1] = four.y, value[4 * i + 2] = four.z, value[4 * i + 3] = four.w;
-    }
+    for (int i = 0; i < COUNT / 4; i++)
+      *(float4 *)(value + 4 * i) = ((const float4 *)x)[i];
     return;
   }
 #pragma unroll
@@ -152,18 +146,17 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
                 QUAD = MINE < 4 ? MINE : 4; /* tokens of a thread: QUADS runs of QUAD */
   extern __shared__ __align__(16) float shared_floats[];
   float *inputs = shared_floats, *weights = inputs + 2 * GEMM_SLICE * TILE;
-  float *scales = weights + 2 * GEMM_SLICE * GEMM_ROWS; /* [2][2][GEMM_ROWS], summed formats */
+  float *scales = weights + 2 * GEMM_SLICE * GEMM_ROWS; /* [2][GEMM_ROWS], summed formats: of the group */
   const exact_output &out = job.out[exact_output_of(job, blockIdx.y)];
   int tid = threadIdx.x, x_lane = tid % 16, y_lane = tid / 16;
-  int first_token = blockIdx.x * TILE;
-  int64_t first = (int64_t)(blockIdx.y - out.first) * GEMM_ROWS;
-  /* What it brings: weights `half * 16 ..` of a slice of a row, and inputs of a token. */
-  int row = tid % GEMM_ROWS, half = tid / GEMM_ROWS;
+  int first_token = blockIdx.x * TILE, first = (blockIdx.y - out.first) * GEMM_ROWS;
+  /* What it brings: weights 8 * half .. of a slice of a row, and inputs of a token. */
+  int row = tid % GEMM_ROWS, half = tid / GEMM_ROWS, all = (int)job.k;
   int shift = FORMAT == EXACT_TERNARY ? 2 * (int)((first + row) / out.byte_rows) : 0;
   gemm_weights<FORMAT> w;
   float x[INPUTS];
 
-  auto load = [&](int64_t k) {
+  auto load = [&](int k) {
     load_weights(w, job, out, first + row, k + half * GEMM_WEIGHTS);
     load_inputs(x, job, first_token + tid % TILE, k + tid / TILE * INPUTS);
   };
@@ -173,15 +166,15 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
     for (int i = 0; i < INPUTS; i++)
       to[i * TILE] = x[i];
     store_weights(w, job, shift, weights + (buffer * GEMM_SLICE + half * GEMM_WEIGHTS) * GEMM_ROWS + row);
-    if (SUMMED)
-      scales[(buffer * 2 + half) * GEMM_ROWS + row] = exact_fp_scale<FORMAT>(w.scale);
+    if (SUMMED && half == 0)
+      scales[buffer * GEMM_ROWS + row] = exact_fp_scale<FORMAT>(w.scale);
   };
 
   /* The rows of a thread: 4 from x_lane * 4, and 4 from 64 + x_lane * 4. */
-  float sum[MINE][8], part[SUMMED ? MINE : 1][8];
+  float sum[MINE][8], part[MINE][8] = {}, (&into)[MINE][8] = SUMMED ? part : sum;
 #pragma unroll
   for (int j = 0; j < 8; j++) {
-    int64_t n = first + x_lane * 4 + j % 4 + j / 4 * 64;
+    int n = first + x_lane * 4 + j % 4 + j / 4 * 64;
 #pragma unroll
     for (int i = 0; i < MINE; i++)
       sum[i][j] = n < out.n ? exact_start(out, n) : 0;
@@ -189,12 +182,12 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
   load(0);
   store(0);
   __syncthreads();
-  for (int64_t k = 0, buffer = 0; k < job.k; k += GEMM_SLICE, buffer ^= 1) {
-    if (k + GEMM_SLICE < job.k)
+  for (int k = 0, buffer = 0; k < all; k += GEMM_SLICE, buffer ^= 1) {
+    if (k + GEMM_SLICE < all)
       load(k + GEMM_SLICE);
     const float *mine = inputs + buffer * GEMM_SLICE * TILE + y_lane * QUAD;
     const float *theirs = weights + buffer * GEMM_SLICE * GEMM_ROWS + x_lane * 4;
-#pragma unroll 8
+#pragma unroll
     for (int i = 0; i < GEMM_SLICE; i++) {
       float a[MINE], b[8];
 #pragma unroll
@@ -206,36 +199,28 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
       }
       *(float4 *)b = *(const float4 *)(theirs + i * GEMM_ROWS);
       *(float4 *)(b + 4) = *(const float4 *)(theirs + i * GEMM_ROWS + 64);
-      if (SUMMED && i % (SUMMED ? SUMMED : 1) == 0) {
-#pragma unroll
-        for (int p = 0; p < MINE; p++)
-#pragma unroll
-          for (int r = 0; r < 8; r++)
-            part[SUMMED ? p : 0][r] = 0;
-      }
 #pragma unroll
       for (int p = 0; p < MINE; p++)
 #pragma unroll
-        for (int r = 0; r < 8; r++) {
-          if (SUMMED)
-            part[SUMMED ? p : 0][r] = part[SUMMED ? p : 0][r] + a[p] * b[r];
-          else
-            sum[p][r] = sum[p][r] + a[p] * b[r];
-        }
-      if (SUMMED && (i + 1) % (SUMMED ? SUMMED : 1) == 0 && k + i < job.k) {
-        /* Groups of 32 have their scale in both halves. */
-        const float *scale = scales + (buffer * 2 + i / GEMM_WEIGHTS) * GEMM_ROWS + x_lane * 4;
+        for (int r = 0; r < 8; r++)
+          into[p][r] = into[p][r] + a[p] * b[r];
+    }
+    if constexpr (SUMMED != 0) {
+      if ((k + GEMM_SLICE) % SUMMED == 0) { /* the end of a group */
+        const float *scale = scales + buffer * GEMM_ROWS + x_lane * 4;
 #pragma unroll
         for (int r = 0; r < 8; r++) {
           float by = scale[r % 4 + r / 4 * 64];
 #pragma unroll
-          for (int p = 0; p < MINE; p++)
-            sum[p][r] = sum[p][r] + by * part[SUMMED ? p : 0][r];
+          for (int p = 0; p < MINE; p++) {
+            sum[p][r] = sum[p][r] + by * part[p][r];
+            part[p][r] = 0;
+          }
         }
       }
     }
-    if (k + GEMM_SLICE < job.k)
-      store((int)buffer ^ 1);
+    if (k + GEMM_SLICE < all)
+      store(buffer ^ 1);
     __syncthreads();
   }
 #pragma unroll
@@ -243,7 +228,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
     int t = first_token + y_lane * QUAD + p % QUAD + p / QUAD * 64;
 #pragma unroll
     for (int r = 0; r < 8; r++) {
-      int64_t n = first + x_lane * 4 + r % 4 + r / 4 * 64;
+      int n = first + x_lane * 4 + r % 4 + r / 4 * 64;
       if (t < job.tokens && n < out.n)
         exact_finish<FORMAT>(out, t, n, sum[p][r]);
     }

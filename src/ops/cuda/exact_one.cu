@@ -44,7 +44,8 @@ template <int GROUP, bool SHORTCUT>
 static __global__ void __launch_bounds__(32 * STREAM_WARPS) stream_kernel(exact_job job)
 {
   /* A stage is a block: 64 k, or 128 where the group is. */
-  constexpr int SPAN = exact4_span(GROUP), BLOCK = exact4_block(GROUP), PAIRS = SPAN / GROUP, CHUNKS = SPAN / 32;
+  constexpr int SPAN = 1 << exact4_span_log2(GROUP), BLOCK = exact4_block(GROUP), PAIRS = SPAN >> GROUP;
+  constexpr int CHUNKS = SPAN / 32;
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, blocks = (int)(job.k / SPAN);
@@ -81,14 +82,14 @@ static __global__ void __launch_bounds__(32 * STREAM_WARPS) stream_kernel(exact_
     exact_wait<STREAM_STAGES - 2>();
     fetch(b + STREAM_STAGES - 1, slot == 0 ? STREAM_STAGES - 1 : slot - 1); /* the slot that was used last */
     const uint8_t *block = ring + slot * BLOCK;
-#pragma unroll(GROUP > 64 ? 1 : 2)
+#pragma unroll(GROUP > 6 ? 1 : 2)
     for (int body = 0; body < SPAN / EXACT4_BODY; body++) {
       exact4_how how;
 #pragma unroll
       for (int c = 0; c < 2; c++) {
         int chunk = 2 * body + c;
-        if (c == 0 || GROUP == 32) {
-          int pair = GROUP == 32 ? c : 0;
+        if (c == 0 || GROUP == 5) {
+          int pair = GROUP == 5 ? c : 0;
           how = exact4_prepare<SHORTCUT>(job.stored, ((const uint32_t *)(block + CHUNKS * 512 + pair * 128))[lane]);
         }
         uint4 four = ((const uint4 *)(block + chunk * 512))[lane];
@@ -173,7 +174,7 @@ template <int GROUP> static inline __device__ void chain_load(chain_weights &w, 
   w.chunk[0] = __ldcs(chunks + lane);
   w.chunk[1] = __ldcs(chunks + 32 + lane);
   w.pair[0] = __ldcs(pairs + lane);
-  if (GROUP == 32)
+  if (GROUP == 5)
     w.pair[1] = __ldcs(pairs + 32 + lane);
 }
 
@@ -187,7 +188,7 @@ static inline __device__ void chain_make(const exact_job &job, const uint8_t *ti
   for (int b = maker; b < bodies; b += CHAIN_MAKERS) {
     int slot = b % CHAIN_SLOTS, round = b / CHAIN_SLOTS;
     exact4_how how = exact4_prepare<SHORTCUT>(job.stored, w.pair[0]);
-    exact4_how second = GROUP == 32 ? exact4_prepare<SHORTCUT>(job.stored, w.pair[1]) : how;
+    exact4_how second = GROUP == 5 ? exact4_prepare<SHORTCUT>(job.stored, w.pair[1]) : how;
     uint32_t word[8] = {w.chunk[0].x, w.chunk[0].y, w.chunk[0].z, w.chunk[0].w,
                         w.chunk[1].x, w.chunk[1].y, w.chunk[1].z, w.chunk[1].w};
     if (b + CHAIN_MAKERS < bodies)
@@ -197,7 +198,7 @@ static inline __device__ void chain_make(const exact_job &job, const uint8_t *ti
 #pragma unroll
     for (int j = 0; j < 8; j++) {
       float p[8];
-      products<SHORTCUT>(p, word[j], GROUP == 32 && j >= 4 ? second : how, job.one, x + b * 16 + 2 * j);
+      products<SHORTCUT>(p, word[j], GROUP == 5 && j >= 4 ? second : how, job.one, x + b * 16 + 2 * j);
       to[(2 * j) * 32] = make_float4(p[0], p[1], p[2], p[3]);
       to[(2 * j + 1) * 32] = make_float4(p[4], p[5], p[6], p[7]);
     }
@@ -299,12 +300,12 @@ static size_t chain_shared(int64_t k)
 
 /* ---- launching ---- */
 
-/* [group 32, 64, 128][shortcut] */
+/* [log2 of the group - 5][shortcut] */
 #define KERNELS(name)                                                                                                  \
   {                                                                                                                    \
-    {name<32, false>, name<32, true>}, {name<64, false>, name<64, true>},                                              \
+    {name<5, false>, name<5, true>}, {name<6, false>, name<6, true>},                                                  \
     {                                                                                                                  \
-      name<128, false>, name<128, true>                                                                                \
+      name<7, false>, name<7, true>                                                                                    \
     }                                                                                                                  \
   }
 static exact_kernel *const streams[3][2] = KERNELS(stream_kernel);
@@ -324,7 +325,7 @@ void exact_one_setup(cuda_context *cx)
 bool exact_one_launch(cuda_context *cx, exact_job *job)
 {
   size_t most = cx->shared_most < ONE_SHARED ? cx->shared_most : ONE_SHARED;
-  int tiles = exact_blocks(job, EXACT4_ROWS), group = 1 << job->group_log2, g = job->group_log2 - 5;
+  int tiles = exact_blocks(job, EXACT4_ROWS), group = job->group_log2, g = group - 5;
   if (job->tokens != 1 || !job->x_by_16)
     return false;
   if (tiles <= 2 * cx->processors && chain_shared(job->k) <= most) {

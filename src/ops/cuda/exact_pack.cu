@@ -9,7 +9,7 @@ bool cuda_exact_packs(const ops_weight *w)
 
 size_t cuda_exact_pack_bytes(const ops_weight *w)
 {
-  return (size_t)cuda_ceil(w->n, EXACT4_ROWS) * (size_t)exact4_tile_bytes(w->group, w->k);
+  return (size_t)cuda_ceil(w->n, EXACT4_ROWS) * (size_t)exact4_tile_bytes(exact4_log2(w->group), w->k);
 }
 
 /* A thread has 32 k of a row: one chunk, and the word of the group if it starts there. */
@@ -18,11 +18,11 @@ static __global__ void pack_kernel(ops_weight w, uint8_t *to, unsigned *inexact)
   int64_t chunks = w.k / 32, rows = cuda_ceil(w.n, EXACT4_ROWS) * EXACT4_ROWS;
   int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
   int64_t tile = i / (chunks * EXACT4_ROWS), k = i / EXACT4_ROWS % chunks * 32;
-  int lane = (int)(i % EXACT4_ROWS);
+  int lane = (int)(i % EXACT4_ROWS), group = exact4_log2(w.group);
   int64_t n = tile * EXACT4_ROWS + lane;
   if (n >= rows)
     return;
-  uint8_t *base = to + tile * exact4_tile_bytes(w.group, w.k);
+  uint8_t *base = to + tile * exact4_tile_bytes(group, w.k);
   uint32_t word[4] = {0, 0, 0, 0}, pair = 0;
   bool there = n < w.n;
   if (there) {
@@ -31,7 +31,7 @@ static __global__ void pack_kernel(ops_weight w, uint8_t *to, unsigned *inexact)
   }
   for (int j = 0; j < 4; j++)
     word[j] = __funnelshift_l(word[j], word[j], 7);
-  *(uint4 *)(base + exact4_chunk(w.group, k) + lane * 16) = make_uint4(word[0], word[1], word[2], word[3]);
+  *(uint4 *)(base + exact4_chunk(group, k) + lane * 16) = make_uint4(word[0], word[1], word[2], word[3]);
   if (k % w.group)
     return;
   if (there) {
@@ -40,7 +40,7 @@ static __global__ void pack_kernel(ops_weight w, uint8_t *to, unsigned *inexact)
     if (!exact4_quick(exact4_scale(w.stored, pair), exact4_bias(w.stored, pair)))
       atomicAdd(inexact, 1);
   }
-  ((uint32_t *)(base + exact4_group(w.group, k)))[lane] = pair;
+  ((uint32_t *)(base + exact4_group(group, k)))[lane] = pair;
 }
 
 void cuda_exact_pack(cuda_context *cx, const cuda_matrix *stored, uint8_t *to, unsigned *inexact)

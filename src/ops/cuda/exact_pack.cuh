@@ -30,33 +30,38 @@
 
 enum { EXACT4_ROWS = 32, EXACT4_BODY = 64 /* k that kernels take at once: in one block always */ };
 
-static constexpr __host__ __device__ int exact4_span(int group)
+/* All of these take the log2 of the group: 5, 6 or 7. k of a block; its bytes. */
+static constexpr __host__ __device__ int exact4_span_log2(int group)
 {
-  return group > EXACT4_BODY ? group : EXACT4_BODY;
+  return group > 6 ? group : 6;
 }
 
-/* Bytes of a block; of 64 k on average, which is a whole number too. */
 static constexpr __host__ __device__ int exact4_block(int group)
 {
-  return exact4_span(group) * 16 + exact4_span(group) / group * 128;
+  return (16 << exact4_span_log2(group)) + (128 << (exact4_span_log2(group) - group));
 }
 
 static inline __host__ __device__ int64_t exact4_tile_bytes(int group, int64_t k)
 {
-  return k / exact4_span(group) * exact4_block(group);
+  return (k >> exact4_span_log2(group)) * exact4_block(group);
 }
 
 /* Offsets in a tile: the 32 chunks (a lane's 16 bytes, 32 k) that hold k; the 32 words of its group. */
 static inline __host__ __device__ int64_t exact4_chunk(int group, int64_t k)
 {
-  int span = exact4_span(group), in = (int)(k & (span - 1));
-  return k / span * exact4_block(group) + in / 32 * 512;
+  int in = (int)k & ((1 << exact4_span_log2(group)) - 1);
+  return exact4_tile_bytes(group, k) + in / 32 * 512;
 }
 
 static inline __host__ __device__ int64_t exact4_group(int group, int64_t k)
 {
-  int span = exact4_span(group), in = (int)(k & (span - 1));
-  return k / span * exact4_block(group) + span * 16 + in / group * 128;
+  int in = (int)k & ((1 << exact4_span_log2(group)) - 1);
+  return exact4_tile_bytes(group, k) + (16 << exact4_span_log2(group)) + (in >> group) * 128;
+}
+
+static inline __host__ __device__ int exact4_log2(int group)
+{
+  return group == 32 ? 5 : group == 64 ? 6 : 7;
 }
 
 /* The scale and the bias in a group's word. */
@@ -78,10 +83,10 @@ struct exact4_element {
 
 static inline __device__ exact4_element exact4_at(const ops_weight &w, int64_t n, int64_t k)
 {
-  const uint8_t *tile = w.data + n / EXACT4_ROWS * exact4_tile_bytes(w.group, w.k);
-  int lane = (int)(n % EXACT4_ROWS);
-  uint32_t word = ((const uint32_t *)(tile + exact4_chunk(w.group, k) + lane * 16))[k % 32 / 8];
-  uint32_t pair = ((const uint32_t *)(tile + exact4_group(w.group, k)))[lane];
+  int lane = (int)(n % EXACT4_ROWS), group = exact4_log2(w.group);
+  const uint8_t *tile = w.data + n / EXACT4_ROWS * exact4_tile_bytes(group, w.k);
+  uint32_t word = ((const uint32_t *)(tile + exact4_chunk(group, k) + lane * 16))[k % 32 / 8];
+  uint32_t pair = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
   exact4_element e;
   e.code = __funnelshift_r(word, word, 7) >> 4 * (k % 8) & 15;
   e.scale = exact4_scale(w.stored, pair);
@@ -123,14 +128,14 @@ template <bool SHORTCUT> static inline __device__ exact4_how exact4_prepare(ops_
 {
   exact4_how how;
   float scale = exact4_scale(stored, pair), bias = exact4_bias(stored, pair);
-  if (!SHORTCUT) {
-    how.safe = exact_how_affine(scale, bias);
-    return how;
-  }
+  if constexpr (SHORTCUT) {
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    how.by[i] = scale * (float)(1 << (16 - 4 * i));
-    how.plus[i] = bias - how.by[i];
+    for (int i = 0; i < 4; i++) {
+      how.by[i] = scale * (float)(1 << (16 - 4 * i));
+      how.plus[i] = bias - how.by[i];
+    }
+  } else {
+    how.safe = exact_how_affine(scale, bias);
   }
   return how;
 }
@@ -156,23 +161,23 @@ static inline __device__ void exact4_decode(uint32_t word, const exact4_how &how
     value[4 * half + 3] = exact4_float<0x780000>(word, one);
     word = __funnelshift_l(word, word, 16);
   }
-  if (SHORTCUT) {
+  if constexpr (SHORTCUT) {
 #pragma unroll
     for (int i = 0; i < 8; i++)
       value[i] = fmaf(how.by[i % 4], value[i], how.plus[i % 4]);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 8; i++)
-    value[i] = fmaf(value[i], (float)(1 << (16 - 4 * (i % 4))), -(float)(1 << (16 - 4 * (i % 4))));
-  if (how.safe.fused) {
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      value[i] = fmaf(value[i], how.safe.scale, how.safe.bias);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; i++)
-      value[i] = value[i] * how.safe.scale + how.safe.bias;
+      value[i] = fmaf(value[i], (float)(1 << (16 - 4 * (i % 4))), -(float)(1 << (16 - 4 * (i % 4))));
+    if (how.safe.fused) {
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+        value[i] = fmaf(value[i], how.safe.scale, how.safe.bias);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+        value[i] = value[i] * how.safe.scale + how.safe.bias;
+    }
   }
 }
 

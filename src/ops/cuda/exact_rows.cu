@@ -128,11 +128,11 @@ template <int FORMAT>
 static inline __device__ unit_raw unit_fetch(const exact_job &job, const exact_output &out, int64_t n, int64_t k)
 {
   unit_raw raw = {0, 0};
-  if (exact_affine(FORMAT)) {
+  if constexpr (exact_affine(FORMAT)) {
     int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
     raw.a = exact_raw(job.stored, out.scales, g);
     raw.b = exact_raw(job.stored, out.biases, g);
-  } else if (exact_summed(FORMAT)) {
+  } else if constexpr (exact_summed(FORMAT) != 0) {
     int64_t g = n * (job.k / exact_summed(FORMAT)) + k / exact_summed(FORMAT);
     raw.a = out.scales[g];
     if (FORMAT == EXACT_NVFP4 && k + 16 < job.k)
@@ -196,7 +196,7 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
       exact_how how = {0, 0, false, shift};
       if (exact_affine(FORMAT))
         how = exact_how_affine(exact_widen(job.stored, raw.a), exact_widen(job.stored, raw.b));
-      float part[TOKENS] = {};
+      float part[TOKENS] = {}, (&into)[TOKENS] = SUMMED ? part : sum;
 #pragma unroll
       for (int piece = 0; piece < UNIT / 8; piece++) {
         float value[8];
@@ -205,20 +205,22 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
         for (int t = 0; t < TOKENS; t++) {
           const float4 *x = (const float4 *)(inputs + t * VALUES + u * UNIT + piece * 8);
           float4 low = x[0], high = x[1];
-          float total = SUMMED ? part[t] : sum[t];
+          float total = into[t];
           total = total + low.x * value[0], total = total + low.y * value[1];
           total = total + low.z * value[2], total = total + low.w * value[3];
           total = total + high.x * value[4], total = total + high.y * value[5];
           total = total + high.z * value[6], total = total + high.w * value[7];
-          (SUMMED ? part[t] : sum[t]) = total;
+          into[t] = total;
         }
         /* The end of a group; a unit of nvfp4 may be half there. */
-        if (SUMMED && (piece + 1) * 8 % SUMMED == 0 && k + piece * 8 < job.k) {
-          float scale = exact_fp_scale<FORMAT>(SUMMED == 16 && piece >= 2 ? raw.b : raw.a);
+        if constexpr (SUMMED != 0) {
+          if ((piece + 1) * 8 % SUMMED == 0 && k + piece * 8 < job.k) {
+            float scale = exact_fp_scale<FORMAT>(SUMMED == 16 && piece >= 2 ? raw.b : raw.a);
 #pragma unroll
-          for (int t = 0; t < TOKENS; t++) {
-            sum[t] = sum[t] + scale * part[t];
-            part[t] = 0;
+            for (int t = 0; t < TOKENS; t++) {
+              sum[t] = sum[t] + scale * part[t];
+              part[t] = 0;
+            }
           }
         }
       }

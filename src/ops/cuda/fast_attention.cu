@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(JOIN_THREADS) join_chunks(op_attention 
 
 static size_t token_bytes(int units, int heads, int value_dim)
 {
-  return (size_t)heads * (size_t)units * ((size_t)value_dim + 2) * sizeof(float);
+  return ((size_t)heads * (size_t)units * ((size_t)value_dim + 2) + 2) * sizeof(float);
 }
 
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
@@ -107,8 +107,8 @@ void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_ste
   fast_room r = {};
   r.units = (int)unit_count(a, s->most_keys, FAST_CHUNK);
   int group = attention_group(cx, token_bytes(r.units, a->heads, a->value_dim), s->tokens);
-  r.out = (float *)cx->scratch;
-  r.most = (float2 *)(r.out + (size_t)group * a->heads * r.units * a->value_dim);
+  r.most = (float2 *)cx->scratch;
+  r.out = (float *)(r.most + ((size_t)group * a->heads * r.units + 1) / 2 * 2); /* a multiple of 16 bytes */
   bool tiled = fast_tile_fits(cx, a);
   for (r.first = 0; r.first < s->tokens; r.first += group) {
     r.count = s->tokens - r.first < group ? s->tokens - r.first : group;
@@ -127,6 +127,8 @@ void cuda_attention_setup(cuda_context *cx)
 {
   fast_step_setup(cx);
   fast_tile_setup(cx);
+  exact_step_setup(cx);
+  exact_tile_setup(cx);
 }
 
 size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads)

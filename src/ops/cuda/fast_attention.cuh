@@ -1,7 +1,7 @@
 /* fast_attention.cuh - what the kernels of fast attention pass each other, through scratch.
  *
- *   out   [tokens][heads][units][value_dim]   o of a chunk
- *   most  [tokens][heads][units]              m and l of it; l 0: the head sees none of its keys
+ *   most  [tokens][heads][units]              m and l of a chunk; l 0: the head sees none of its keys
+ *   out   [tokens][heads][units][value_dim]   o of it
  *
  * A part is written for each unit that a token's sight touches; the joining kernel knows which by the same sight.
  * A launch covers the tokens [first, first + count).
@@ -14,8 +14,8 @@
 #include "ops/cuda/attention.cuh"
 
 struct fast_room {
-  float *out;
   float2 *most; /* and sum */
+  float *out;
   int units, first, count;
   bool tiles; /* a tile kernel goes over the same tokens, and takes what belongs together */
 };

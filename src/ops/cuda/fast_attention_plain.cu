@@ -14,7 +14,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) plain_chunk(op_attention
   float *q = (float *)memory; /* [key_dim][HEADS] */
   int token = r.first + blockIdx.z, j = threadIdx.x;
   cuda_token t = s.token[token];
-  if (r.tiles && token_in_tile(a, s, token, r.first, r.count))
+  if (r.tiles && token_in_tile(a, s, token, r.first, r.count, false))
     return;
   sight sees = sight_of(a, t);
   int first = unit_first(a, sees, blockIdx.x, FAST_CHUNK);

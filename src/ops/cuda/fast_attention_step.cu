@@ -27,6 +27,7 @@ enum {
 /* Asks for a block's keys or values: bytes of them, a multiple of 128. */
 static __device__ void ask(void *to, const void *from, int bytes)
 {
+#pragma unroll 2
   for (int at = (int)threadIdx.x * 16; at < bytes; at += THREADS * 16)
     copy_async((char *)to + at, (const char *)from + at);
 }
@@ -59,6 +60,7 @@ static __device__ void pair_values(const __half *value, int stride, const float 
                                    float2 *out)
 {
   if (sparse) {
+#pragma unroll 1
     for (int i = from; i < to; i++) {
       float v = __half2float(value[i * stride]);
       out->x = term[2 * i] < 0 ? out->x : fmaf(term[2 * i], v, out->x);
@@ -159,39 +161,35 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   void *const *from = cuda_blocks(s, a.slot, t.row) + first / KV_BLOCK;
   size_t keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
   size_t values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
-  auto ask_keys = [&](int b) {
+  auto ask_block = [&](int b, int buffer_at, size_t at, int dims) {
     if (unit_seen(sees, first + b * KV_BLOCK, KV_BLOCK))
-      ask(blocks + b * buffer, (const __half *)from[b] + keys_at, a.key_dim * KV_BLOCK * 2);
+      ask(blocks + buffer_at * buffer, (const __half *)from[b] + at, dims * KV_BLOCK * 2);
   };
-  auto ask_values = [&](int b) {
-    if (unit_seen(sees, first + b * KV_BLOCK, KV_BLOCK))
-      ask(blocks + (b < STAGE ? BLOCKS + b : b - STAGE) * buffer, (const __half *)from[b] + values_at,
-          a.value_dim * KV_BLOCK * 2);
-    copy_commit();
-  };
-  for (int stage = 0; stage < BLOCKS; stage += STAGE) {
-    for (int b = stage; b < stage + STAGE; b++)
-      ask_keys(b);
-    copy_commit();
+  /* Groups of copies: two of keys, a stage each, and one for each block of values. */
+#pragma unroll 1
+  for (int b = 0; b < BLOCKS + STAGE; b++) {
+    bool keys = b < BLOCKS;
+    ask_block(keys ? b : b - BLOCKS, b, keys ? keys_at : values_at, keys ? a.key_dim : a.value_dim);
+    if (b % STAGE == STAGE - 1 || !keys)
+      copy_commit();
   }
-  for (int b = 0; b < STAGE; b++)
-    ask_values(b);
 
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
-  for (int n = tid; n < PAIRS * 2 * even_dim; n += THREADS) {
-    int h = n / even_dim, e = n % even_dim;
-    float x = h < share.count && e < a.key_dim ? a.scale * queries[h * a.key_dim + e] : 0;
-    q[(h / 2 * even_dim + e) * 2 + h % 2] = x;
-  }
+  for (int h = tid / 32; h < PAIRS * 2; h += THREADS / 32)
+#pragma unroll 4
+    for (int e = tid % 32; e < even_dim; e += 32)
+      q[(h / 2 * even_dim + e) * 2 + h % 2] =
+          h < share.count && e < a.key_dim ? a.scale * queries[h * a.key_dim + e] : 0;
 
-  /* Scores. */
-#pragma unroll
+      /* Scores. */
+#pragma unroll 1
   for (int stage = 0; stage < BLOCKS; stage += STAGE) {
     if (stage == 0)
       copy_wait<1 + STAGE>(); /* the other keys, and values */
     else
       copy_wait<BLOCKS>();
     __syncthreads();
+#pragma unroll 1
     for (int n = tid; n < STAGE_KEYS * PAIRS; n += THREADS) {
       int pair = n / STAGE_KEYS, j = stage * KV_BLOCK + n % STAGE_KEYS;
       const __half *key = (const __half *)(blocks + j / KV_BLOCK * buffer) + j % KV_BLOCK;
@@ -204,8 +202,11 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     }
     __syncthreads();
     if (stage == 0)
-      for (int b = STAGE; b < BLOCKS; b++)
-        ask_values(b);
+#pragma unroll 1
+      for (int b = STAGE; b < BLOCKS; b++) {
+        ask_block(b, b - STAGE, values_at, a.value_dim);
+        copy_commit();
+      }
   }
   terms_of_chunk<HEADS>(score, term, most);
   __syncthreads();
@@ -220,10 +221,11 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   /* Values: a thread a dim of a pair. What is seen of the chunk are two stretches at most. */
   int kept = within(sees.keep - first, 0, FAST_CHUNK);
   int low = within(sees.low - first, kept, FAST_CHUNK), high = within(sees.high - first, low, FAST_CHUNK);
+#pragma unroll 1
   for (int begin = 0; begin < a.value_dim * PAIRS; begin += THREADS) {
     int n = begin + tid, pair = n / a.value_dim, e = n % a.value_dim;
     float2 out = {0, 0};
-#pragma unroll
+#pragma unroll 1
     for (int b = 0; b < BLOCKS; b++) {
       if (begin == 0) {
         if (b == 0)
@@ -241,7 +243,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       const __half *value = (const __half *)(blocks + (b < STAGE ? BLOCKS + b : b - STAGE) * buffer) + e;
       const float *terms = term + (pair * FAST_CHUNK + b * KV_BLOCK) * 2;
       int begins = b * KV_BLOCK;
-      for (int stretch = 0; stretch < 2; stretch++)
+#pragma unroll 1
+      for (int stretch = kept ? 0 : 1; stretch < 2; stretch++)
         pair_values(value, a.value_dim, terms, within((stretch ? low : 0) - begins, 0, KV_BLOCK),
                     within((stretch ? high : kept) - begins, 0, KV_BLOCK), a.sparse_block != 0, &out);
     }
@@ -264,7 +267,7 @@ template <int HEADS>
 static __global__ void __launch_bounds__(THREADS, 2) step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
 {
   for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
-    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count))
+    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, false))
       continue;
     chunk_of_token<HEADS>(a, s, r, buffer, r.first + n);
     __syncthreads();

@@ -124,8 +124,7 @@ static __device__ void make_terms(const op_attention &a, float sum[EACH][LANE_KE
     for (int n = 0; n < LANE_KEYS; n++) {
       int j = lane * LANE_KEYS + n;
       seen[n] = j < in.kept || (j >= in.low && j < in.high);
-      if (a.softcap != 0)
-        sum[i][n] = attention_cap(a, sum[i][n]);
+      sum[i][n] = attention_cap(a, sum[i][n]);
       largest = fmaxf(largest, seen[n] ? sum[i][n] : -INFINITY);
     }
     for (int far = 16; far; far /= 2)
@@ -214,7 +213,7 @@ static __global__ void __launch_bounds__(THREADS)
   int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, tokens = QUERIES / heads;
   int first_token = r.first + blockIdx.z * tokens, count = r.first + r.count - first_token;
   count = count < tokens ? count : tokens;
-  if (!tile_shares(a, s, first_token, count))
+  if (!tile_shares(a, s, first_token, count, false))
     return;
   cuda_token head_token = s.token[first_token], tail_token = s.token[first_token + count - 1];
   sight from = sight_of(a, head_token), to = sight_of(a, tail_token);
