@@ -25,6 +25,7 @@ static __global__ void embed(op_embed a, cuda_matrix table, cuda_matrix position
                              const float *given, const uint8_t *use)
 {
   int64_t width = table.shape.k, n = s.tokens * width;
+  cuda_release_next();
   cuda_await();
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
     int64_t t = i / width, k = i % width;

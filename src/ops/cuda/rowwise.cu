@@ -89,6 +89,7 @@ template <bool FAST> static __global__ void rms_norm(op_rms_norm a)
   int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
   const float *x = a.x + t * a.x_stride + group;
   float *y = a.y + t * a.y_stride + group;
+  cuda_release_next();
   cuda_await();
   float sum = sum_of<SQUARE, FAST>(x, a.width, 0, terms, &result);
   float r = 1.0f / sqrtf(sum * (float)(1.0 / a.width) + a.eps);
@@ -106,6 +107,7 @@ template <bool FAST> static __global__ void layer_norm(op_layer_norm a)
   const float *x = a.x + t * a.x_stride + group, *w = a.w && a.own ? a.w + group : a.w;
   float *y = a.y + t * a.y_stride + group;
   float reciprocal = (float)(1.0 / a.width);
+  cuda_release_next();
   cuda_await();
   float mean = sum_of<PLAIN, FAST>(x, a.width, 0, terms, &result) * reciprocal;
   __syncthreads();
@@ -136,6 +138,7 @@ void cuda_layer_norm(cuda_context *cx, const op_layer_norm *a, int tokens)
 static __global__ void rope(op_rope a, cuda_step s, const float *rates)
 {
   int half = a.dims / 2, heads = a.q_heads + a.k_heads;
+  cuda_release_next();
   cuda_await();
   EACH(n, (int64_t)s.tokens * heads * half)
   {
@@ -163,6 +166,7 @@ void cuda_rope(cuda_context *cx, const op_rope *a, const cuda_step *s, const flo
 
 static __global__ void temperature(op_temperature a, cuda_step s)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, (int64_t)s.tokens * a.width)
   {
@@ -180,6 +184,7 @@ void cuda_temperature(cuda_context *cx, const op_temperature *a, const cuda_step
 
 static __global__ void scale(op_scale a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, n) a.y[i] = a.divide ? a.x[i] / a.factor : a.x[i] * a.factor;
 }
@@ -192,6 +197,7 @@ void cuda_scale(cuda_context *cx, const op_scale *a, int tokens)
 
 static __global__ void softcap(op_softcap a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, n) a.y[i] = ref_cap(DT_F32, a.cap, a.x[i]);
 }
@@ -204,6 +210,7 @@ void cuda_softcap(cuda_context *cx, const op_softcap *a, int tokens)
 
 static __global__ void add(op_add a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, n)
   {
@@ -226,6 +233,7 @@ void cuda_add(cuda_context *cx, const op_add *a, int tokens)
 
 static __global__ void choose(op_select a, cuda_step s)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, (int64_t)s.wanted * a.width) a.y[i] = a.x[(int64_t)s.want[i / a.width] * a.width + i % a.width];
 }
@@ -238,6 +246,7 @@ void cuda_select(cuda_context *cx, const op_select *a, const cuda_step *s)
 static __global__ void regroup(op_regroup a, int tokens)
 {
   int64_t width = (int64_t)a.n * a.width;
+  cuda_release_next();
   cuda_await();
   EACH(i, tokens * width)
   {
