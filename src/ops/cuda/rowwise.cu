@@ -31,60 +31,90 @@ template <norm_term TERM> static __device__ float term_of(float x, float mean)
   return v * v;
 }
 
-/* The sum of a group's terms, in the order of the numerics, for all threads of the block. `terms` [TERMS]. */
-template <norm_term TERM, bool FAST>
-static __device__ float sum_of(const float *x, int width, float mean, float *terms, float *result)
+/* sum + terms[0] + terms[1] + ..., left to right, by one thread; n is a multiple of 64. While one half of the registers
+ * is added up, the other is filled: an addition waits for nothing but the one before it. Reads 32 terms too many. */
+static __device__ float chain(const float *terms, int n, float sum)
 {
-  if (FAST) {
-    int lane = threadIdx.x;
-    float sum = 0;
-    if (lane < FAST_NORM_LANES) {
-      for (int i = lane; i < width; i += FAST_NORM_LANES) {
-        float v = TERM == OFF_CENTRE ? x[i] - mean : x[i];
-        sum = TERM == PLAIN ? sum + v : fmaf(v, v, sum);
-      }
-      terms[lane] = sum;
-    }
-    __syncthreads();
-    for (int half = FAST_NORM_LANES / 2; half; half /= 2) {
-      if (lane < half)
-        terms[lane] += terms[lane + half];
-      __syncthreads();
-    }
-    sum = terms[0];
-    __syncthreads();
-    return sum;
+  const float4 *four = (const float4 *)terms;
+  float4 a[8], b[8];
+#pragma unroll
+  for (int j = 0; j < 8; j++)
+    a[j] = four[j];
+  for (int i = 0; i < n / 4; i += 16) {
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      b[j] = four[i + 8 + j];
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      sum = (((sum + a[j].x) + a[j].y) + a[j].z) + a[j].w;
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      a[j] = four[i + 16 + j];
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+      sum = (((sum + b[j].x) + b[j].y) + b[j].z) + b[j].w;
   }
+  return sum;
+}
+
+/* The sum of a group's terms in exact, for all threads of the block. `terms` [TERMS + 32]. What pads them is zero: a sum
+ * that began at zero is never -0, so that zeros change no bit of it. */
+template <norm_term TERM>
+static __device__ float exact_sum(const float *x, int width, float mean, float *terms, float *result)
+{
   float sum = 0;
   for (int begin = 0; begin < width; begin += TERMS) {
-    int n = width - begin < TERMS ? width - begin : TERMS;
-    for (int i = threadIdx.x; i < n; i += blockDim.x)
-      terms[i] = term_of<TERM>(x[begin + i], mean);
+    int n = width - begin < TERMS ? width - begin : TERMS, padded = (n + 63) / 64 * 64;
+    for (int i = threadIdx.x; i < padded; i += blockDim.x)
+      terms[i] = i < n ? term_of<TERM>(x[begin + i], mean) : 0.0f;
     __syncthreads();
-    if (threadIdx.x == 0) {
-      const float4 *four = (const float4 *)terms;
-      int i = 0;
-      for (; i + 32 <= n; i += 32) { /* loaded ahead of the chain */
-        float4 v[8];
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-          v[j] = four[i / 4 + j];
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-          sum = (((sum + v[j].x) + v[j].y) + v[j].z) + v[j].w;
-      }
-      for (; i < n; i++)
-        sum += terms[i];
-      *result = sum;
-    }
+    if (threadIdx.x == 0)
+      *result = sum = chain(terms, padded, sum);
     __syncthreads();
   }
   return *result;
 }
 
+/* The same in fast: a lane's elements lie FAST_NORM_LANES apart in what all threads have laid down. */
+template <norm_term TERM>
+static __device__ float fast_sum(const float *x, int width, float mean, float *terms, float *result)
+{
+  int lane = threadIdx.x;
+  float sum = 0;
+  for (int begin = 0; begin < width; begin += TERMS) {
+    int n = width - begin < TERMS ? width - begin : TERMS;
+    for (int i = lane; i < n; i += blockDim.x)
+      terms[i] = TERM == OFF_CENTRE ? x[begin + i] - mean : x[begin + i];
+    __syncthreads();
+    if (lane < FAST_NORM_LANES)
+#pragma unroll 16
+      for (int i = lane; i < n; i += FAST_NORM_LANES)
+        sum = TERM == PLAIN ? sum + terms[i] : fmaf(terms[i], terms[i], sum);
+    __syncthreads();
+  }
+  if (lane < FAST_NORM_LANES)
+    terms[lane] = sum;
+  __syncthreads();
+  if (lane < 32) {
+    sum = terms[lane] + terms[lane + 32];
+    for (int half = 16; half; half /= 2)
+      sum += __shfl_down_sync(~0u, sum, half);
+    if (lane == 0)
+      *result = sum;
+  }
+  __syncthreads();
+  return *result;
+}
+
+template <norm_term TERM, bool FAST>
+static __device__ float sum_of(const float *x, int width, float mean, float *terms, float *result)
+{
+  return FAST ? fast_sum<TERM>(x, width, mean, terms, result) : exact_sum<TERM>(x, width, mean, terms, result);
+}
+
 template <bool FAST> static __global__ void rms_norm(op_rms_norm a)
 {
-  __shared__ __align__(16) float terms[FAST ? FAST_NORM_LANES : TERMS];
+  __shared__ __align__(16) float terms[TERMS + 32];
   __shared__ float result;
   int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
   const float *x = a.x + t * a.x_stride + group;
@@ -101,7 +131,7 @@ template <bool FAST> static __global__ void rms_norm(op_rms_norm a)
 
 template <bool FAST> static __global__ void layer_norm(op_layer_norm a)
 {
-  __shared__ __align__(16) float terms[FAST ? FAST_NORM_LANES : TERMS];
+  __shared__ __align__(16) float terms[TERMS + 32];
   __shared__ float result;
   int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
   const float *x = a.x + t * a.x_stride + group, *w = a.w && a.own ? a.w + group : a.w;
