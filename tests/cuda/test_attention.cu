@@ -2,6 +2,7 @@
  *
  *   test_attention            every case, one line each; exit 1 where a bit differs
  *   test_attention --small    without the large ones (for compute-sanitizer)
+ *   test_attention --overlap  with kernels that start before their predecessors end; with --bench too
  *   test_attention --bench    microseconds, GB/s and TMAC/s
  *
  * A case is an op and some rows. History is appended on the host, and what no token may look at is poisoned: blocks
@@ -60,6 +61,8 @@ template <class T> static T *on_device(const std::vector<T> &x)
   return p;
 }
 
+static bool overlap = false; /* kernels of a step: --overlap */
+
 static cuda_context context_of(bool fast)
 {
   cudaDeviceProp about;
@@ -69,6 +72,7 @@ static cuda_context context_of(bool fast)
   cx.capability = about.major * 10 + about.minor;
   cx.shared_most = about.sharedMemPerBlockOptin;
   cx.fast = fast;
+  cx.overlap = overlap && about.major >= 9;
   CHECK(cudaStreamCreate(&cx.stream));
   return cx;
 }
@@ -398,6 +402,90 @@ static bool run_case(const test_case &c)
   return !why[0];
 }
 
+/* ---- rotating and appending at once ---- */
+
+struct rope_case {
+  const char *name;
+  int dims;
+  bool traditional;
+  float mscale;
+  int ntk_from;
+};
+
+static bool run_rope(const test_case &c, const rope_case &shape)
+{
+  random_state = 99;
+  both_sides b = make_sides(c);
+  cuda_context cx = context_of(c.fast);
+  device_side d = device_of(c, b);
+  std::vector<float> inverse(shape.dims / 2), rates;
+  for (int i = 0; i < shape.dims / 2; i++)
+    inverse[i] = powf(10000.0f, -2.0f * i / shape.dims);
+  op_record record = {};
+  record.kind = OP_rope;
+  op_rope &rope = record.rope;
+  rope = {b.q.data(), b.k.data(),   c.op.heads,        c.op.kv_heads,  c.op.key_dim, shape.dims, inverse.data(),
+          0.5f,       shape.mscale, shape.traditional, shape.ntk_from, 10000.0,      0.5,        DT_F32};
+  ops_step step = {};
+  step.tokens = b.tokens;
+  step.rows = (int)b.rows.size();
+  step.row = b.rows.data();
+  for (int t = 0; t < b.tokens; t++)
+    for (int heads : {c.op.heads, c.op.kv_heads}) {
+      int64_t length = ref_length(&b.rows[b.facts[t].row], b.facts[t].position, heads);
+      rates.push_back(ref_grown(&rope, length) ? ref_grown_rate(&rope, length) : NAN);
+    }
+  ref_rope(nullptr, &record, &step);
+  append_on_host(c, append_of(c, b.k.data(), b.v.data()), step);
+  op_rope there = rope;
+  there.q = (float *)d.attention.q;
+  there.k = (float *)d.append.k;
+  there.inverse = on_device(inverse);
+  float *rates_there = on_device(rates);
+  cuda_rope_append(&cx, &there, &d.append, &d.step, shape.ntk_from ? rates_there : nullptr);
+  CHECK(cx.error);
+  CHECK(cudaStreamSynchronize(cx.stream));
+  std::vector<float> q(b.q.size()), k(b.k.size());
+  CHECK(cudaMemcpy(q.data(), there.q, q.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  CHECK(cudaMemcpy(k.data(), there.k, k.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  bool same_q = !memcmp(q.data(), b.q.data(), q.size() * sizeof(float));
+  bool same_k = !memcmp(k.data(), b.k.data(), k.size() * sizeof(float)), same_blocks = true;
+  for (size_t i = 0; i < b.blocks.size(); i++) {
+    std::vector<uint8_t> got(b.memory[i].size());
+    if (!b.blocks[i])
+      continue;
+    CHECK(cudaMemcpy(got.data(), d.blocks[i], got.size(), cudaMemcpyDeviceToHost));
+    same_blocks = same_blocks && got == b.memory[i];
+  }
+  bool same = same_q && same_k && same_blocks && cuda_rope_append_fits(&there, &d.append);
+  printf("%s  %s rope and append, %s%s%s%s\n", same ? "ok    " : "FAILED", c.fast ? "fast " : "exact", shape.name,
+         same_q ? "" : ": queries differ", same_k ? "" : ": keys differ", same_blocks ? "" : ": blocks differ");
+  CHECK(cudaFree((void *)there.inverse));
+  CHECK(cudaFree(rates_there));
+  release(d, nullptr);
+  return same;
+}
+
+static void run_ropes(int *passed, int *failed)
+{
+  static const rope_case shapes[] = {{"all dims", 64, false, 1, 0},
+                                     {"some dims, traditional", 24, true, 1, 0},
+                                     {"some dims, mscale", 40, false, 1.19f, 0},
+                                     {"a growing base", 64, false, 1, 100}};
+  for (bool fast : {false, true})
+    for (const rope_case &shape : shapes)
+      for (int bits : {0, 4}) {
+        test_case c = {shape.name,
+                       fast,
+                       op_of(6, 2, 64, 48),
+                       {{ROW_STEP, 300, 1, 200}, {ROW_READ, 40, 60, 100}, {ROW_STEP, 5, 1, 5}},
+                       false};
+        if (bits)
+          c.op = quantised(op_of(6, 2, 64, 32), bits, 32, 200);
+        (run_rope(c, shape) ? *passed : *failed)++;
+      }
+}
+
 /* ---- quantising a plain block ---- */
 
 static bool run_quantise(bool fast, int bits, int group, int count, ops_dtype type)
@@ -615,7 +703,13 @@ static void bench_all(void)
 
 int main(int argc, char **argv)
 {
-  if (argc > 1 && !strcmp(argv[1], "--bench")) {
+  bool large = true, rates = false;
+  for (int i = 1; i < argc; i++) {
+    large = large && strcmp(argv[i], "--small");
+    rates = rates || !strcmp(argv[i], "--bench");
+    overlap = overlap || !strcmp(argv[i], "--overlap");
+  }
+  if (rates) {
     bench_all();
     return 0;
   }
@@ -624,7 +718,8 @@ int main(int argc, char **argv)
     for (int bits : {2, 3, 4, 5, 6, 8})
       for (int count : {64, 37})
         (run_quantise(fast, bits, 32, count, count == 64 ? DT_F32 : DT_BF16) ? passed : failed)++;
-  for (const test_case &c : all_cases(!(argc > 1 && !strcmp(argv[1], "--small"))))
+  run_ropes(&passed, &failed);
+  for (const test_case &c : all_cases(large))
     (run_case(c) ? passed : failed)++;
   printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;

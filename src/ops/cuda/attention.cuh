@@ -21,17 +21,27 @@ struct sight {
   int keep, low, high, moved; /* [0, keep) and [low, high); the moved newest are summed before the rest of those */
 };
 
-static inline __device__ sight sight_of(const op_attention &a, const cuda_token &t)
+/* Rare or long: calls, so that kernels stay small. (With these inlined at each use a step's kernel had 150 KB of
+ * instructions, which no cache holds, and took three times as long.) */
+static __device__ __noinline__ sight visible_sight(int window, int keep, ops_row_kind kind, int64_t position,
+                                                   int64_t split)
 {
   ops_range range[VISIBLE_MOST];
-  ops_row_kind kind = a.by_time ? ROW_READ : (ops_row_kind)t.kind;
-  int n = ops_visible(a.window, a.keep, t.position, t.split, kind, range), i = 0;
+  int n = ops_visible(window, keep, position, split, kind, range), i = 0;
   sight s;
-  s.keep = n > 1 && a.keep ? (int)range[i++].count : 0;
+  s.keep = n > 1 && keep ? (int)range[i++].count : 0;
   s.moved = n - i > 1 ? (int)range[i++].count : 0;
   s.low = (int)range[i].first;
   s.high = s.low + (int)range[i].count + s.moved;
   return s;
+}
+
+static inline __device__ sight sight_of(const op_attention &a, const cuda_token &t)
+{
+  int seen = (int)t.position + 1;
+  if (a.window == 0 || seen <= a.window)
+    return {0, 0, seen, 0};
+  return visible_sight(a.window, a.keep, a.by_time ? ROW_READ : (ops_row_kind)t.kind, t.position, t.split);
 }
 
 static inline __device__ int sight_count(const sight &s)
@@ -61,8 +71,6 @@ static inline __device__ int sight_position(const sight &s, int slot)
   return slot < s.moved ? s.high - s.moved + slot : s.low + slot - s.moved;
 }
 
-/* Rare and long: calls, so that kernels stay small. (With these inlined at each use a step's kernel had 150 KB of
- * instructions, which no cache holds, and took three times as long.) */
 static __device__ __noinline__ bool sparse_sees(int block, int local, int stride, int head, int own, int position)
 {
   op_attention a;

@@ -178,6 +178,10 @@ void cuda_fast_pack(cuda_context *cx, const cuda_matrix *stored, uint8_t *to);
 /* kv.cu */
 size_t cuda_kv_block_bytes(bool fast, const ops_kv_shape *shape);
 void cuda_kv_append(cuda_context *cx, const op_kv_append *a, const cuda_step *s);
+/* A rope and the kv_append behind it at once, with the bits of the two; `fits` where their keys are the same. */
+bool cuda_rope_append_fits(const op_rope *rope, const op_kv_append *a);
+void cuda_rope_append(cuda_context *cx, const op_rope *rope, const op_kv_append *a, const cuda_step *s,
+                      const float *rates);
 void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *plain, void *quantised, int count);
 /* exact_attention.cu, fast_attention.cu. Quantised keys and values are exact's in both. */
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);

@@ -96,6 +96,8 @@ template <int HEADS>
 static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, cuda_step s, exact_room r)
 {
   extern __shared__ float4 shared[];
+  cuda_release_next();
+  cuda_await();
   for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
     if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, true))
       continue;
@@ -140,6 +142,8 @@ static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, 
 {
   __shared__ __align__(16) float term[2][SUM_STRETCH + BATCH];
   __shared__ float largest[16];
+  cuda_release_next();
+  cuda_await();
   int token = r.first + blockIdx.y, head = blockIdx.x, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   cuda_token t = s.token[token];
   if (!exact_takes(r, a, t))
@@ -334,6 +338,8 @@ template <int HEADS>
 static __global__ void __launch_bounds__(VALUE_THREADS) step_values(op_attention a, cuda_step s, exact_room r)
 {
   extern __shared__ float4 shared[];
+  cuda_release_next();
+  cuda_await();
   for (int n = blockIdx.z; n < r.count; n += gridDim.z)
     if (!r.tiles || !token_in_tile(a, s, r.first + n, r.first, r.count, true))
       values_of_token<HEADS>(a, s, r, (value_stage<HEADS> *)shared, r.first + n);
@@ -409,14 +415,14 @@ void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step 
   size_t i = kernel_of(a);
   int heads = step_kernels[i].heads;
   dim3 grid((unsigned)unit_count(a, s->most_keys, KV_BLOCK), share_count(*a, heads), token_blocks(r));
-  cuda_launch(cx, false, step_kernels[i].scores, grid, dim3(KV_BLOCK), a->key_dim * heads * sizeof(float), *a, *s, *r);
+  cuda_launch(cx, true, step_kernels[i].scores, grid, dim3(KV_BLOCK), a->key_dim * heads * sizeof(float), *a, *s, *r);
 }
 
 /* Few chains want many threads that make terms; many chains want many blocks. */
 void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
   bool few = r->count * a->heads <= 2 * cx->processors;
-  cuda_launch(cx, false, sums, dim3(a->heads, r->count), dim3(few ? 512 : 128), 0, *a, *s, *r);
+  cuda_launch(cx, true, sums, dim3(a->heads, r->count), dim3(few ? 512 : 128), 0, *a, *s, *r);
 }
 
 void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
@@ -429,7 +435,7 @@ void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step 
   size_t i = kernel_of(a);
   int heads = step_kernels[i].heads;
   dim3 grid((unsigned)cuda_ceil(a->value_dim, 32 / heads), share_count(*a, heads), token_blocks(r));
-  cuda_launch(cx, false, step_kernels[i].values, grid, dim3(VALUE_THREADS), step_kernels[i].ring + AHEAD, *a, *s, *r);
+  cuda_launch(cx, true, step_kernels[i].values, grid, dim3(VALUE_THREADS), step_kernels[i].ring + AHEAD, *a, *s, *r);
 }
 
 void exact_step_setup(cuda_context *cx)

@@ -23,6 +23,7 @@ enum {
   SCORE_BLOCKS = SCORE_KEYS / KV_BLOCK,
   SCORE_DIMS = 16, /* of a stage */
   SCORE_SLOT = SCORE_KEYS * SCORE_DIMS * 4,
+  VALUE_KEYS = 32, /* of a stage: a lane has one, while it makes weights */
   MOST_DIMS = 256,
 };
 
@@ -50,17 +51,24 @@ static __device__ bool find_tile(const op_attention &a, const cuda_step &s, cons
   return true;
 }
 
-/* What query n of the tile sees: head n % heads of token n / heads. False: there is no such query. */
-static __device__ bool query_of(const op_attention &a, const cuda_step &s, const tile &t, int n, int *token, int *head,
-                                sight *sees)
+/* A query of a tile: it sees positions [low, high), none where there is no such query. */
+struct tile_query {
+  float *score; /* of position 0, were it seen */
+  float inverse;
+  int low, high;
+  int64_t out; /* its place among all queries */
+};
+
+/* Query n is head n % heads of token n / heads. */
+static __device__ tile_query query_of(const op_attention &a, const cuda_step &s, const exact_room &r, const tile &t,
+                                      int n)
 {
-  int at = n / t.heads, h = n % t.heads;
+  int at = n / t.heads, h = n % t.heads, token = t.first + at, head = t.share.first + h;
   if (at >= t.count || h >= t.share.count)
-    return false;
-  *token = t.first + at;
-  *head = t.share.first + h;
-  *sees = sight_of(a, s.token[*token]);
-  return true;
+    return {nullptr, 0, 0, 0, 0};
+  sight sees = sight_of(a, s.token[token]);
+  return {exact_scores_of(r, a, token, head) - sees.low, r.inverse[(token - r.first) * a.heads + head], sees.low,
+          sees.high, (int64_t)token * a.heads + head};
 }
 
 /* ---- scores ---- */
@@ -84,6 +92,7 @@ static __device__ void ask_keys(const op_attention &a, void *const *block, int s
 static __global__ void __launch_bounds__(THREADS, 2) tile_scores(op_attention a, cuda_step s, exact_room r)
 {
   extern __shared__ float4 shared[];
+  __shared__ tile_query queries[QUERIES];
   tile t;
   if (!find_tile(a, s, r, blockIdx.z, &t))
     return;
@@ -103,11 +112,14 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_scores(op_attention a,
       ask_keys(a, block, seen, keys_at, stage, ring + stage * (SCORE_SLOT / 4));
     else
       copy_commit();
-  for (int n = tid; n < QUERIES * a.key_dim; n += THREADS) {
-    int query = n / a.key_dim, e = n % a.key_dim, h = query % t.heads, at = query / t.heads;
+  if (tid < QUERIES)
+    queries[tid] = query_of(a, s, r, t, tid);
+  for (int query = warp; query < QUERIES; query += WARPS) {
+    int h = query % t.heads, at = query / t.heads;
     bool is = at < t.count && h < t.share.count;
-    q[e * Q_STRIDE + query] =
-        is ? a.scale * a.q[((int64_t)(t.first + at) * a.heads + t.share.first + h) * a.key_dim + e] : 0;
+    const float *x = a.q + ((int64_t)(t.first + at) * a.heads + t.share.first + h) * a.key_dim;
+    for (int e = lane; e < a.key_dim; e += 32)
+      q[e * Q_STRIDE + query] = is ? a.scale * x[e] : 0;
   }
 
   float sum[EACH][8] = {};
@@ -137,28 +149,25 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_scores(op_attention a,
     }
   }
 
+  if (a.softcap != 0)
+#pragma unroll
+    for (int i = 0; i < EACH * 8; i++)
+      sum[i / 8][i % 8] = capped_score(a.softcap, sum[i / 8][i % 8]);
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
-    int token, head;
-    sight sees;
-    if (!query_of(a, s, t, warp * EACH + i, &token, &head, &sees))
-      continue;
-    float *score = exact_scores_of(r, a, token, head);
+    const tile_query &query = queries[warp * EACH + i];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      int p = first + half * (SCORE_KEYS / 2) + lane * 4, slot = p - sees.low;
-      float x[4];
-#pragma unroll
-      for (int n = 0; n < 4; n++)
-        x[n] = attention_cap(a, sum[i][4 * half + n]);
-      if (slot >= 0 && p + 4 <= sees.high && slot % 4 == 0) {
-        *(float4 *)(score + slot) = *(float4 *)x;
+      int p = first + half * (SCORE_KEYS / 2) + lane * 4;
+      float *score = query.score + p;
+      if (p >= query.low && p + 4 <= query.high && (p - query.low) % 4 == 0) {
+        *(float4 *)score = *(float4 *)&sum[i][4 * half];
         continue;
       }
 #pragma unroll
       for (int n = 0; n < 4; n++)
-        if (slot + n >= 0 && p + n < sees.high)
-          score[slot + n] = x[n];
+        if (p + n >= query.low && p + n < query.high)
+          score[n] = sum[i][4 * half + n];
     }
   }
 }
@@ -168,22 +177,25 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_scores(op_attention a,
 /* A warp's 8 queries have DIMS outputs each in a block of threads: 4 dims to a lane, and so 8 or 4 queries to a lane.
  */
 template <int DIMS> struct value_shape {
-  enum { LANES = DIMS / 4, QUERIES_EACH = EACH / (32 / LANES), SLOT = KV_BLOCK * DIMS };
+  enum { LANES = DIMS / 4, QUERIES_EACH = EACH / (32 / LANES), SLOT = VALUE_KEYS * DIMS };
 };
 
-enum { PLANE = KV_BLOCK * 4 }; /* weights of 4 queries, a warp has two: [64 keys][4] */
+enum { PLANE = VALUE_KEYS * 4 }; /* weights of 4 queries, [keys][4]; a warp has two */
 
+/* Asks for a stage of values, [VALUE_KEYS][DIMS]. */
 template <int DIMS>
-static __device__ void ask_values(const op_attention &a, const void *block, size_t values_at, float *slot)
+static __device__ void ask_values(const op_attention &a, void *const *blocks, size_t values_at, int stage, float *slot)
 {
-  for (int n = threadIdx.x; n < KV_BLOCK * DIMS / 4; n += THREADS) {
+  const float *from = (const float *)blocks[stage * VALUE_KEYS / KV_BLOCK] + values_at +
+                      (size_t)(stage * VALUE_KEYS % KV_BLOCK) * a.value_dim;
+  for (int n = threadIdx.x; n < VALUE_KEYS * DIMS / 4; n += THREADS) {
     int key = n / (DIMS / 4), e = n % (DIMS / 4) * 4;
     if (blockIdx.x * DIMS + e < a.value_dim)
-      copy_async(slot + key * DIMS + e, (const float *)block + values_at + (size_t)key * a.value_dim + e);
+      copy_async(slot + key * DIMS + e, from + (size_t)key * a.value_dim + e);
   }
 }
 
-/* out[query][dim] += weight * value over a block of keys; a weight below zero is of a key that the query does not see.
+/* out[query][dim] += weight * value over a stage of keys; a weight below zero is of a key that the query does not see.
  */
 template <int DIMS, bool WHOLE>
 static __device__ void add_values(const float *value, const float *weight,
@@ -191,7 +203,7 @@ static __device__ void add_values(const float *value, const float *weight,
 {
   enum { N = value_shape<DIMS>::QUERIES_EACH };
 #pragma unroll 8
-  for (int key = 0; key < KV_BLOCK; key++) {
+  for (int key = 0; key < VALUE_KEYS; key++) {
     float w[N], v[4];
 #pragma unroll
     for (int i = 0; i < N; i += 4)
@@ -206,23 +218,13 @@ static __device__ void add_values(const float *value, const float *weight,
   }
 }
 
-/* A query of a warp, as its lanes need it. */
-struct query_terms {
-  const float *term; /* of position 0 */
-  float inverse;
-  int low, high; /* none: both 0 */
-};
-
-/* Terms of the warp's queries for a block of keys: two keys a lane. */
-static __device__ void load_terms(const query_terms *query, int first, float term[EACH][2])
+/* The lane's terms of a stage, a key for each query of the warp. */
+static __device__ void load_terms(const tile_query *query, int stage, float term[EACH])
 {
+  int p = stage * VALUE_KEYS + threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < EACH; i++)
-#pragma unroll
-    for (int n = 0; n < 2; n++) {
-      int p = first + n * 32 + threadIdx.x % 32;
-      term[i][n] = p >= query[i].low && p < query[i].high ? query[i].term[p] : -1.0f;
-    }
+    term[i] = p >= query[i].low && p < query[i].high ? query[i].score[p] : -1.0f;
 }
 
 /* A block of threads a (DIMS dims, share, tile). The last tiles have most to do, and go first. */
@@ -231,7 +233,7 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_values(op_attention a,
 {
   enum { N = value_shape<DIMS>::QUERIES_EACH, LANES = value_shape<DIMS>::LANES, SLOT = value_shape<DIMS>::SLOT };
   extern __shared__ float4 shared[];
-  __shared__ query_terms queries[QUERIES];
+  __shared__ tile_query queries[QUERIES];
   tile t;
   if (!find_tile(a, s, r, gridDim.z - 1 - blockIdx.z, &t))
     return;
@@ -240,64 +242,52 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_values(op_attention a,
   void *const *blocks = cuda_blocks(s, a.slot, t.row);
   size_t values_at =
       ref_block_value(a.kv_heads, a.key_dim, t.share.kv_head, a.value_dim, 0) + (size_t)blockIdx.x * DIMS;
-  int block = t.from.low / KV_BLOCK, last = (t.to.high - 1) / KV_BLOCK;
+  int stage = t.from.low / VALUE_KEYS, last = (t.to.high - 1) / VALUE_KEYS;
   for (int n = 0; n < SLOTS - 1; n++) {
-    if (block + n <= last)
-      ask_values<DIMS>(a, blocks[block + n], values_at, ring + (block + n) % SLOTS * SLOT);
+    if (stage + n <= last)
+      ask_values<DIMS>(a, blocks, values_at, stage + n, ring + (stage + n) % SLOTS * SLOT);
     copy_commit();
   }
-  if (tid < QUERIES) {
-    int token, head;
-    sight sees;
-    query_terms mine = {nullptr, 0, 0, 0};
-    if (query_of(a, s, t, tid, &token, &head, &sees)) {
-      mine.term = exact_scores_of(r, a, token, head) - sees.low;
-      mine.inverse = r.inverse[(token - r.first) * a.heads + head];
-      mine.low = sees.low;
-      mine.high = sees.high;
-    }
-    queries[tid] = mine;
-  }
+  if (tid < QUERIES)
+    queries[tid] = query_of(a, s, r, t, tid);
   __syncthreads();
-  const query_terms *mine = queries + warp * EACH;
-  float out[N][4] = {}, term[EACH][2];
-  load_terms(mine, block * KV_BLOCK, term);
-  for (; block <= last; block++) {
+  const tile_query *mine = queries + warp * EACH;
+  float out[N][4] = {}, term[EACH];
+  load_terms(mine, stage, term);
+  for (; stage <= last; stage++) {
     copy_wait<SLOTS - 2>();
     __syncthreads();
-    int ahead = block + SLOTS - 1;
+    int ahead = stage + SLOTS - 1;
     if (ahead <= last)
-      ask_values<DIMS>(a, blocks[ahead], values_at, ring + ahead % SLOTS * SLOT);
+      ask_values<DIMS>(a, blocks, values_at, ahead, ring + ahead % SLOTS * SLOT);
     copy_commit();
 #pragma unroll
-    for (int n = 0; n < 2; n++)
+    for (int half = 0; half < 2; half++) {
+      float x[4];
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        float x[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          float e = term[4 * half + i][n];
-          x[i] = e < 0 ? -1.0f : e * mine[4 * half + i].inverse;
-        }
-        *(float4 *)(weight + half * PLANE + (n * 32 + lane) * 4) = *(float4 *)x;
+      for (int i = 0; i < 4; i++) {
+        float e = term[4 * half + i];
+        x[i] = e < 0 ? -1.0f : e * mine[4 * half + i].inverse;
       }
+      *(float4 *)(weight + half * PLANE + lane * 4) = *(float4 *)x;
+    }
     __syncwarp();
-    load_terms(mine, (block + 1) * KV_BLOCK, term);
-    bool whole = t.to.low <= block * KV_BLOCK && (block + 1) * KV_BLOCK <= t.from.high;
-    const float *value = ring + block % SLOTS * SLOT + lane % LANES * 4, *w = weight + lane / LANES * PLANE;
+    if (stage < last)
+      load_terms(mine, stage + 1, term);
+    bool whole = t.to.low <= stage * VALUE_KEYS && (stage + 1) * VALUE_KEYS <= t.from.high;
+    const float *value = ring + stage % SLOTS * SLOT + lane % LANES * 4, *w = weight + lane / LANES * PLANE;
     if (whole)
       add_values<DIMS, true>(value, w, out);
     else
       add_values<DIMS, false>(value, w, out);
     __syncwarp();
   }
+  int e = blockIdx.x * DIMS + lane % LANES * 4;
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    int token, head, e = blockIdx.x * DIMS + lane % LANES * 4;
-    sight sees;
-    if (!query_of(a, s, t, warp * EACH + lane / LANES * N + i, &token, &head, &sees) || e >= a.value_dim)
-      continue;
-    *(float4 *)(a.out + ((int64_t)token * a.heads + head) * a.value_dim + e) = *(float4 *)out[i];
+    const tile_query &query = mine[lane / LANES * N + i];
+    if (query.high && e < a.value_dim)
+      *(float4 *)(a.out + query.out * a.value_dim + e) = *(float4 *)out[i];
   }
 }
 

@@ -53,6 +53,8 @@ static __global__ void __launch_bounds__(JOIN_THREADS) join_chunks(op_attention 
 {
   __shared__ join_step step[JOIN_THREADS];
   __shared__ float warp_most[JOIN_THREADS / 32];
+  cuda_release_next();
+  cuda_await();
   int token = r.first + blockIdx.y, head = blockIdx.x;
   cuda_token t = s.token[token];
   if (cuda_quantised(a.quant, t))
@@ -117,7 +119,7 @@ void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_ste
       fast_tile_chunks(cx, a, s, &r);
     (fast_step_fits(cx, a) ? fast_step_chunks : fast_plain_chunks)(cx, a, s, &r);
     if (r.units > 1)
-      cuda_launch(cx, false, join_chunks, dim3(a->heads, r.count), dim3(JOIN_THREADS), 0, *a, *s, r);
+      cuda_launch(cx, true, join_chunks, dim3(a->heads, r.count), dim3(JOIN_THREADS), 0, *a, *s, r);
   }
   if (a->quant.bits)
     exact_attention_of(cx, a, s, EXACT_QUANTISED_ONLY);

@@ -165,7 +165,10 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     if (unit_seen(sees, first + b * KV_BLOCK, KV_BLOCK))
       ask(blocks + buffer_at * buffer, (const __half *)from[b] + at, dims * KV_BLOCK * 2);
   };
-  /* Groups of copies: two of keys, a stage each, and one for each block of values. */
+  /* What earlier steps left may be read while the kernel before this one still runs. */
+  if (first + FAST_CHUNK > t.row_position)
+    cuda_await();
+    /* Groups of copies: two of keys, a stage each, and one for each block of values. */
 #pragma unroll 1
   for (int b = 0; b < BLOCKS + STAGE; b++) {
     bool keys = b < BLOCKS;
@@ -174,6 +177,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       copy_commit();
   }
 
+  cuda_await();
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
   for (int h = tid / 32; h < PAIRS * 2; h += THREADS / 32)
 #pragma unroll 4
@@ -266,12 +270,14 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
 template <int HEADS>
 static __global__ void __launch_bounds__(THREADS, 2) step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
 {
+  cuda_release_next();
   for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
     if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, false))
       continue;
     chunk_of_token<HEADS>(a, s, r, buffer, r.first + n);
     __syncthreads();
   }
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
 /* ---- launching ---- */
@@ -303,7 +309,7 @@ void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
     i++;
   int heads = step_kernels[i].heads;
   dim3 grid(r->units, share_count(*a, heads), r->tiles && r->count > MANY ? MANY : r->count);
-  cuda_launch(cx, false, step_kernels[i].kernel, grid, dim3(THREADS), shared_of(a, heads), *a, *s, *r, buffer_of(a));
+  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(THREADS), shared_of(a, heads), *a, *s, *r, buffer_of(a));
 }
 
 /* Heads so wide that a chunk does not fit (dims beyond 256) have no kernel here. */

@@ -105,26 +105,31 @@ static __device__ void add_scores(const char *slot, const float *q, int dims, fl
   }
 }
 
-/* What a query of the tile sees of the chunk: positions [0, kept) and [low, high) of it. */
-struct query_sight {
+/* A query of the tile: it sees positions [0, kept) and [low, high) of the chunk; what it comes to is part `part`. */
+struct tile_query {
   int kept, low, high;
+  bool sees;         /* any: else nothing is written */
+  int64_t part, out; /* out: its place among all queries */
 };
 
 /* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. */
-static __device__ void make_terms(const op_attention &a, float sum[EACH][LANE_KEYS], const query_sight *sees,
-                                  bool whole, float *term, float *most)
+static __device__ void make_terms(const op_attention &a, float sum[EACH][LANE_KEYS], const tile_query *sees, bool whole,
+                                  float *term, float *most)
 {
   int lane = threadIdx.x % 32;
+  if (a.softcap != 0)
+#pragma unroll
+    for (int i = 0; i < EACH * LANE_KEYS; i++)
+      sum[i / LANE_KEYS][i % LANE_KEYS] = capped_score(a.softcap, sum[i / LANE_KEYS][i % LANE_KEYS]);
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
-    query_sight in = whole ? query_sight{FAST_CHUNK, FAST_CHUNK, FAST_CHUNK} : sees[i];
+    int kept = whole ? FAST_CHUNK : sees[i].kept, low = sees[i].low, high = sees[i].high;
     bool seen[LANE_KEYS];
     float largest = -INFINITY;
 #pragma unroll
     for (int n = 0; n < LANE_KEYS; n++) {
       int j = lane * LANE_KEYS + n;
-      seen[n] = j < in.kept || (j >= in.low && j < in.high);
-      sum[i][n] = attention_cap(a, sum[i][n]);
+      seen[n] = j < kept || (j >= low && j < high);
       largest = fmaxf(largest, seen[n] ? sum[i][n] : -INFINITY);
     }
     for (int far = 16; far; far /= 2)
@@ -209,7 +214,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
   enum { N = value_share<DIMS>::QUERIES_EACH, STAGE_KEYS = KV_BLOCK / PASSES };
   extern __shared__ float4 shared[];
-  __shared__ query_sight sight_in[QUERIES];
+  __shared__ tile_query queries[QUERIES];
   int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, tokens = QUERIES / heads;
   int first_token = r.first + blockIdx.z * tokens, count = r.first + r.count - first_token;
   count = count < tokens ? count : tokens;
@@ -242,20 +247,23 @@ static __global__ void __launch_bounds__(THREADS)
   ask_stage(source, 0, ring);
   ask_stage(source, 1, ring + slot_bytes);
   /* Query n is head n % heads of token n / heads; what is beyond the tile or the share is zero and is not written. */
-  for (int n = tid; n < QUERIES * a.key_dim; n += THREADS) {
-    int query = n / a.key_dim, e = n % a.key_dim, h = query % heads, at = query / heads;
+  for (int query = warp; query < QUERIES; query += WARPS) {
+    int h = query % heads, at = query / heads;
     bool is = at < count && h < share.count;
-    q[e * Q_STRIDE + query] =
-        is ? a.scale * a.q[((int64_t)(first_token + at) * a.heads + share.first + h) * a.key_dim + e] : 0;
+    const float *x = a.q + ((int64_t)(first_token + at) * a.heads + share.first + h) * a.key_dim;
+    for (int e = lane; e < a.key_dim; e += 32)
+      q[e * Q_STRIDE + query] = is ? a.scale * x[e] : 0;
   }
   bool whole = true;
   if (tid < QUERIES) {
-    int at = tid / heads < count ? tid / heads : count - 1;
-    cuda_token t = s.token[first_token + at];
-    sight sees = sight_of(a, t);
-    query_sight in = {sees.keep - first, sees.low - first, sees.high - first};
-    sight_in[tid] = in;
-    whole = in.kept >= FAST_CHUNK || (in.low <= 0 && in.high >= FAST_CHUNK);
+    int h = tid % heads, at = tid / heads < count ? tid / heads : count - 1, token = first_token + at;
+    sight sees = sight_of(a, s.token[token]);
+    tile_query mine = {sees.keep - first, sees.low - first, sees.high - first, false, 0, 0};
+    whole = mine.kept >= FAST_CHUNK || (mine.low <= 0 && mine.high >= FAST_CHUNK);
+    mine.sees = tid / heads < count && h < share.count && unit_seen(sees, first, FAST_CHUNK);
+    mine.part = fast_part(r, a, token, share.first + h, unit_index(a, sees, first, FAST_CHUNK));
+    mine.out = (int64_t)token * a.heads + share.first + h;
+    queries[tid] = mine;
   }
   whole = __syncthreads_and(whole);
 
@@ -272,7 +280,7 @@ static __global__ void __launch_bounds__(THREADS)
       add_scores(slot, q + stage * STAGE_DIMS * Q_STRIDE + warp * EACH, dims < STAGE_DIMS ? dims : STAGE_DIMS, score);
       if (stage + 1 < source.key_stages)
         continue;
-      make_terms(a, score, sight_in + warp * EACH, whole, term, most);
+      make_terms(a, score, queries + warp * EACH, whole, term, most);
       __syncwarp();
       total = fold_terms(term);
       continue;
@@ -292,39 +300,29 @@ static __global__ void __launch_bounds__(THREADS)
   }
 
   /* What the chunk comes to, for each query that sees some of it. */
+  int owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
-    int query = warp * EACH + i, h = query % heads, at = query / heads;
     float sum = __shfl_sync(~0u,
                             i % 4 == 0   ? total.x
                             : i % 4 == 1 ? total.y
                             : i % 4 == 2 ? total.z
                                          : total.w,
                             i / 4 * FAST_LANES);
-    int owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
-    bool is = at < count && h < share.count;
-    if (!is)
+    const tile_query &query = queries[warp * EACH + i];
+    if (!query.sees)
       continue;
-    int token = first_token + at;
-    sight sees = sight_of(a, s.token[token]);
-    if (!unit_seen(sees, first, FAST_CHUNK))
-      continue;
-    int64_t part = fast_part(r, a, token, share.first + h, unit_index(a, sees, first, FAST_CHUNK));
     if (lane == 0)
-      r.most[part] = make_float2(most[i], sum);
-    float *to =
-        r.units == 1 ? a.out + ((int64_t)token * a.heads + share.first + h) * a.value_dim : r.out + part * a.value_dim;
-    float factor = r.units == 1 ? 1.0f / sum : 1.0f;
+      r.most[query.part] = make_float2(most[i], sum);
+    bool alone = r.units == 1; /* nothing to join */
+    float *to = alone ? a.out + query.out * a.value_dim : r.out + query.part * a.value_dim;
+    float factor = alone ? 1.0f / sum : 1.0f;
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
       int e = pass * DIMS + lane % value_share<DIMS>::LANES * 4;
-      if (i < owner || i >= owner + N || e >= a.value_dim)
-        continue;
-      float x[4];
-#pragma unroll
-      for (int n = 0; n < 4; n++)
-        x[n] = out[pass][i % N][n] * factor;
-      *(float4 *)(to + e) = *(float4 *)x;
+      const float *x = out[pass][i % N];
+      if (i >= owner && i < owner + N && e < a.value_dim)
+        *(float4 *)(to + e) = make_float4(x[0] * factor, x[1] * factor, x[2] * factor, x[3] * factor);
     }
   }
 }

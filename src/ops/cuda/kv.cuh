@@ -1,7 +1,8 @@
 /* kv.cuh - storing one key or value: ref_kv.c for kernels, with its names.
  *
- * Source of the formulas: ops/ref/ref_kv.c (mx.quantize, affine). They cannot be shared with it as the inline ones of
- * ref_kv.h are: here a row comes from float32 or float16 memory.
+ * Source of the formulas: ops/ref/ref_kv.c (mx.quantize, affine). Quantising is a warp's work here: a group's smallest
+ * and largest have no order, a code needs nothing but them, and a lane that has all codes makes a word. (One thread a
+ * row took 100 us for a step's keys.) Rows come from float32 or float16 memory.
  */
 #ifndef TERN_OPS_CUDA_KV_CUH
 #define TERN_OPS_CUDA_KV_CUH
@@ -66,13 +67,18 @@ struct kv_group {
   float scale, bias; /* not yet rounded to the type that keeps them: codes go by these */
 };
 
+/* Of n values from `first` on, by all lanes of a warp. NaN is passed over, as by the definition's comparisons. */
 template <class row> static __device__ kv_group group_of(const row &x, int first, int n, int bits)
 {
   float low = INFINITY, high = -INFINITY, most = (float)((1 << bits) - 1);
-  for (int i = first; i < first + n; i++) {
-    float value = x[i];
-    low = value < low ? value : low;
-    high = value > high ? value : high;
+  for (int i = threadIdx.x % 32; i < n; i += 32) {
+    float value = x[first + i];
+    low = fminf(low, value);
+    high = fmaxf(high, value);
+  }
+  for (int far = 16; far; far /= 2) {
+    low = fminf(low, __shfl_xor_sync(~0u, low, far));
+    high = fmaxf(high, __shfl_xor_sync(~0u, high, far));
   }
   bool down = fabsf(low) > fabsf(high);
   float step = (high - low) / most;
@@ -91,6 +97,7 @@ static inline __device__ uint32_t code_of(const kv_group &g, float x, int bits)
   return (uint32_t)rintf(code < most ? code : most);
 }
 
+/* Into a stream of bits whose words stand `stride` apart. */
 static inline __device__ void put_code(uint32_t *words, size_t stride, int bits, int at, uint32_t code)
 {
   int bit = at * bits, shift = bit & 31;
@@ -102,27 +109,49 @@ static inline __device__ void put_code(uint32_t *words, size_t stride, int bits,
   }
 }
 
-/* ---- rows ---- */
-
-template <class row> static __device__ void pack_key(const ops_kv_quant &q, ref_packed p, int i, row x)
+/* Word w of a stream of codes. */
+static inline __device__ uint32_t word_of(const uint8_t *codes, int bits, int w)
 {
+  uint32_t word = 0;
+  for (int c = 32 * w / bits; c * bits < 32 * w + 32; c++) {
+    int shift = c * bits - 32 * w;
+    word |= shift < 0 ? (uint32_t)codes[c] >> -shift : (uint32_t)codes[c] << shift;
+  }
+  return word;
+}
+
+/* ---- rows, by a warp ---- */
+
+/* codes [dim]: the warp's own. */
+template <class row> static __device__ void pack_key(const ops_kv_quant &q, ref_packed p, int i, row x, uint8_t *codes)
+{
+  int lane = threadIdx.x % 32;
   for (int n = 0; n < p.groups; n++) {
     kv_group g = group_of(x, n * q.group, q.group, q.bits);
-    for (int e = n * q.group; e < (n + 1) * q.group; e++)
-      put_code(p.words + i, KV_BLOCK, q.bits, e, code_of(g, x[e], q.bits));
-    p.scales[n * KV_BLOCK + i] = ops_round(q.key_type, g.scale);
-    p.biases[n * KV_BLOCK + i] = ops_round(q.key_type, g.bias);
+    for (int e = n * q.group + lane; e < (n + 1) * q.group; e += 32)
+      codes[e] = (uint8_t)code_of(g, x[e], q.bits);
+    if (lane == 0) {
+      p.scales[n * KV_BLOCK + i] = ops_round(q.key_type, g.scale);
+      p.biases[n * KV_BLOCK + i] = ops_round(q.key_type, g.bias);
+    }
   }
+  __syncwarp();
+  for (int w = lane; w < p.dim * q.bits / 32; w += 32)
+    p.words[w * KV_BLOCK + i] = word_of(codes, q.bits, w);
+  __syncwarp();
 }
 
 template <class row> static __device__ void pack_value(const ops_kv_quant &q, ref_packed p, int i, row x)
 {
+  int lane = threadIdx.x % 32;
   for (int n = 0; n < p.groups; n++) {
     kv_group g = group_of(x, n * q.group, q.group, q.bits);
-    for (int e = n * q.group; e < (n + 1) * q.group; e++)
+    for (int e = n * q.group + lane; e < (n + 1) * q.group; e += 32)
       put_code(p.words + e, (size_t)p.dim, q.bits, i, code_of(g, x[e], q.bits));
-    p.scales[i * p.groups + n] = ops_round(q.value_type, g.scale);
-    p.biases[i * p.groups + n] = ops_round(q.value_type, g.bias);
+    if (lane == 0) {
+      p.scales[i * p.groups + n] = ops_round(q.value_type, g.scale);
+      p.biases[i * p.groups + n] = ops_round(q.value_type, g.bias);
+    }
   }
 }
 
