@@ -474,6 +474,96 @@ static void several_outputs(cuda_context *cx)
   }
 }
 
+/* A norm, a linear and a gate as one, against the three records of the definition. */
+static void run_fused(cuda_context *cx, const kind &q, int64_t n, int64_t k, int tokens, bool gated, bool keep,
+                      bool weights, int act)
+{
+  const int64_t stride = k + 32; /* of the norm's rows, in and out */
+  int outputs = gated ? 2 : 1;
+  std::vector<float> x = inputs(tokens, stride, PLAIN), w = inputs(1, k, PLAIN), normed((size_t)(tokens * k));
+  std::vector<float> y[3], ref[3], kept((size_t)(tokens * k));
+  op_record norm = {}, linear = {}, glu = {};
+  matrix *m[2];
+  ops_weight weight[2];
+  float *on_normed;
+  norm.rms_norm.x = x.data(), norm.rms_norm.y = normed.data(), norm.rms_norm.w = weights ? w.data() : NULL;
+  norm.rms_norm.count = 1, norm.rms_norm.width = (int)k, norm.rms_norm.x_stride = stride, norm.rms_norm.y_stride = k;
+  norm.rms_norm.eps = 1e-5f;
+  linear.linear.x = normed.data();
+  linear.linear.outputs = outputs;
+  op_rms_norm on_norm = norm.rms_norm;
+  op_linear on = {};
+  CHECK(cudaMalloc(&on_normed, (size_t)(tokens * k) * 4));
+  on_norm.x = (float *)upload(x.data(), x.size() * 4);
+  on_norm.y = on_normed;
+  on_norm.w = weights ? (float *)upload(w.data(), w.size() * 4) : NULL;
+  on.x = on_normed;
+  on.outputs = outputs;
+  for (int i = 0; i < 3; i++) {
+    y[i].resize((size_t)(tokens * n));
+    ref[i].resize((size_t)(tokens * n));
+  }
+  for (int i = 0; i < outputs; i++) {
+    m[i] = matrix_new(cx, q, n, k, true);
+    weight[i] = m[i]->host;
+    linear.linear.w[i] = &weight[i];
+    linear.linear.y[i] = ref[i].data();
+    on.w[i] = &m[i]->device;
+    CHECK(cudaMalloc(&on.y[i], y[i].size() * 4));
+  }
+  glu.glu.gate = ref[0].data(), glu.glu.up = ref[1].data(), glu.glu.y = ref[2].data();
+  glu.glu.width = (int)n, glu.glu.act = (ops_act)act;
+  op_glu on_glu = glu.glu;
+  on_glu.gate = on.y[0], on_glu.up = on.y[1];
+  CHECK(cudaMalloc(&on_glu.y, y[2].size() * 4));
+  want_scratch(cx, tokens, k);
+  cuda_fast_norm_linear(cx, &on_norm, &on, gated ? &on_glu : NULL, tokens, keep);
+  CHECK(cx->error);
+  CHECK(cudaStreamSynchronize(cx->stream));
+  std::vector<float> scratch(k * 2 + 64);
+  ops_context host = {};
+  ops_step step = {};
+  host.scratch = scratch.data();
+  step.tokens = tokens;
+  fast_rms_norm(&host, &norm, &step);
+  fast_linear(&host, &linear, &step);
+  if (gated)
+    ref_glu(&host, &glu, &step);
+  int result = gated ? 2 : 0;
+  CHECK(cudaMemcpy(y[result].data(), gated ? on_glu.y : on.y[0], y[0].size() * 4, cudaMemcpyDeviceToHost));
+  CHECK(cudaMemcpy(kept.data(), on_normed, kept.size() * 4, cudaMemcpyDeviceToHost));
+  size_t wrong = 0, wrong_kept = 0;
+  for (size_t i = 0; i < y[result].size(); i++)
+    wrong += !same(y[result][i], ref[result][i]);
+  for (size_t i = 0; keep && i < kept.size(); i++)
+    wrong_kept += !same(kept[i], normed[i]);
+  char name[64];
+  printf("%s norm, linear%s: %s k %lld n %lld T %d%s%s %zu wrong, %zu of the norm\n",
+         wrong + wrong_kept ? "FAIL" : "ok  ", gated ? ", gate" : "", kind_name(q, name, sizeof name), (long long)k,
+         (long long)n, tokens, keep ? " kept" : "", weights ? " weights" : "", wrong, wrong_kept);
+  (wrong + wrong_kept ? failed : passed)++;
+  CHECK(cudaFree((void *)on_norm.x));
+  CHECK(cudaFree(on_normed));
+  CHECK(cudaFree((void *)on_norm.w));
+  CHECK(cudaFree(on_glu.y));
+  for (int i = 0; i < outputs; i++) {
+    CHECK(cudaFree(on.y[i]));
+    matrix_free(m[i]);
+  }
+}
+
+static void fused(cuda_context *cx)
+{
+  static const kind kinds[] = {{Q_AFFINE, 4, 64, DT_BF16}, {Q_AFFINE, 4, 32, DT_F16}, {Q_AFFINE, 4, 128, DT_BF16}};
+  int at = 0;
+  for (const kind &q : kinds)
+    for (int64_t k : {128, 640, 4096, 5120})
+      for (int t : {1, 3, 4, 6}) {
+        run_fused(cx, q, at % 2 ? 40 : 2200, k, t, at % 3 == 0, at % 5 < 3, at % 7 != 0, at % 4 ? ACT_SILU : ACT_RELU2);
+        at++;
+      }
+}
+
 static void large_shapes(cuda_context *cx)
 {
   const kind four = {Q_AFFINE, 4, 64, DT_BF16};
@@ -542,6 +632,82 @@ static void bench_run(void *user)
   bench_work *b = (bench_work *)user;
   for (const op_linear &a : b->ops)
     cuda_fast_linear(b->cx, &a, b->tokens);
+}
+
+/* All linears, norms and gates of a step, each reading what the one before wrote (attention left out). */
+struct bench_step {
+  cuda_context *cx;
+  int tokens, layers;
+  bool joined; /* as few kernels as there can be */
+  float *stream, *norm_w, *normed, *qkv[3], *gate, *up, *mid, *logits;
+  ops_weight (*weights)[16][3];
+};
+
+static void bench_layers(void *user)
+{
+  bench_step *b = (bench_step *)user;
+  op_rms_norm norm = {};
+  norm.x = b->stream, norm.y = b->normed, norm.w = b->norm_w, norm.count = 1, norm.width = 4096;
+  norm.x_stride = norm.y_stride = 4096, norm.eps = 1e-5f;
+  for (int l = 0; l <= b->layers; l++) {
+    op_linear first = {}, o = {}, gate_up = {}, down = {};
+    op_glu glu = {};
+    bool head = l == b->layers;
+    first.x = b->normed;
+    first.outputs = head ? 1 : 3;
+    for (int i = 0; i < first.outputs; i++) {
+      first.w[i] = head ? &b->weights[4][0][0] : &b->weights[0][l % 16][i];
+      first.y[i] = head ? b->logits : b->qkv[i];
+    }
+    if (b->joined) {
+      cuda_fast_norm_linear(b->cx, &norm, &first, NULL, b->tokens, false);
+    } else {
+      cuda_rms_norm(b->cx, &norm, b->tokens);
+      cuda_fast_linear(b->cx, &first, b->tokens);
+    }
+    if (head)
+      return;
+    o.x = b->qkv[0], o.outputs = 1, o.w[0] = &b->weights[1][l % 16][0], o.y[0] = b->stream, o.residual = b->stream;
+    cuda_fast_linear(b->cx, &o, b->tokens);
+    gate_up.x = b->normed, gate_up.outputs = 2, gate_up.y[0] = b->gate, gate_up.y[1] = b->up;
+    gate_up.w[0] = &b->weights[2][l % 8][0], gate_up.w[1] = &b->weights[2][l % 8][1];
+    glu.gate = b->gate, glu.up = b->up, glu.y = b->mid, glu.width = 14336, glu.act = ACT_SILU;
+    if (b->joined) {
+      cuda_fast_norm_linear(b->cx, &norm, &gate_up, &glu, b->tokens, false);
+    } else {
+      cuda_rms_norm(b->cx, &norm, b->tokens);
+      cuda_fast_linear(b->cx, &gate_up, b->tokens);
+      cuda_glu(b->cx, &glu, b->tokens);
+    }
+    down.x = b->mid, down.outputs = 1, down.w[0] = &b->weights[3][l % 8][0], down.y[0] = b->stream;
+    down.residual = b->stream;
+    cuda_fast_linear(b->cx, &down, b->tokens);
+  }
+}
+
+static void bench_whole(cuda_context *cx, ops_weight (*weights)[16][3], int tokens)
+{
+  bench_step b = {cx, tokens, 32, false};
+  float *all;
+  b.weights = weights;
+  std::vector<float> host = inputs(tokens, 8192, PLAIN);
+  CHECK(cudaMalloc(&all, (size_t)tokens * (2 * 4096 + 6144 + 3 * 14336 + 128256) * 4 + 16384));
+  float *at = all;
+  auto take = [&](int64_t width) { return at += width, at - width; };
+  b.norm_w = take(4096);
+  b.stream = take((int64_t)tokens * 4096), b.normed = take((int64_t)tokens * 4096);
+  b.qkv[0] = take((int64_t)tokens * 4096), b.qkv[1] = take((int64_t)tokens * 1024);
+  b.qkv[2] = take((int64_t)tokens * 1024), b.gate = take((int64_t)tokens * 14336);
+  b.up = take((int64_t)tokens * 14336), b.mid = take((int64_t)tokens * 14336);
+  b.logits = take((int64_t)tokens * 128256);
+  CHECK(cudaMemcpy(b.norm_w, host.data(), 16384, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(b.stream, host.data(), (size_t)tokens * 16384, cudaMemcpyHostToDevice));
+  float apart = median_of_graph(cx, bench_layers, &b);
+  b.joined = true;
+  float joined = median_of_graph(cx, bench_layers, &b);
+  printf("T %d: a step without attention %.3f ms with norms and gates apart, %.3f ms joined: %.0f tokens/s\n", tokens,
+         apart, joined, tokens * 1e3 / joined);
+  CHECK(cudaFree(all));
 }
 
 static void bench(cuda_context *cx, std::vector<int> counts)
@@ -614,6 +780,9 @@ static void bench(cuda_context *cx, std::vector<int> counts)
     printf(" | step %.3f ms, %.0f tokens/s, %.1f TMAC/s\n", step * 1e-3, tokens * 1e6 / step, macs / step * 1e-6);
     fflush(stdout);
   }
+  for (int tokens : counts)
+    if (tokens <= 32)
+      bench_whole(cx, weights, tokens);
 }
 
 int main(int count, char **arguments)
@@ -632,6 +801,7 @@ int main(int count, char **arguments)
   every_kind(&cx);
   packed_kinds(&cx, quick);
   several_outputs(&cx);
+  fused(&cx);
   if (!quick)
     large_shapes(&cx);
   printf("%d passed, %d failed\n", passed, failed);

@@ -18,7 +18,7 @@
 #ifndef TERN_OPS_CUDA_FAST_INPUTS_CUH
 #define TERN_OPS_CUDA_FAST_INPUTS_CUH
 
-#include "ops/cuda/math.cuh"
+#include "ops/cuda/cuda.cuh"
 
 enum {
   FAST_BLOCK = 64, /* inputs; a part has 8 */
@@ -27,8 +27,9 @@ enum {
 
 struct fast_inputs {
   int8_t *codes;
-  float *sums[3]; /* of groups of 32, 64, 128 codes: [groups][room], whole numbers */
-  float *steps;   /* [parts][room] */
+  int64_t block, plane, token; /* bytes between two of each: here as above */
+  float *sums[3];              /* of groups of 32, 64, 128 codes: [groups][room], whole numbers; NULL: not wanted */
+  float *steps;                /* [parts][room] */
   int tokens, room, parts;
 };
 
@@ -48,6 +49,9 @@ static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, si
   in.tokens = tokens;
   in.room = fast_room(tokens);
   in.parts = (int)fast_parts(k);
+  in.token = FAST_BLOCK;
+  in.plane = in.room * in.token;
+  in.block = in.plane * 2;
   size_t column = (size_t)in.parts * (size_t)in.room;
   uint8_t *at = (uint8_t *)memory;
   in.codes = (int8_t *)at;
@@ -71,7 +75,7 @@ static inline __device__ const float *fast_sums(const fast_inputs &in, int group
 /* The address of 16 bytes: what lane c of a token's column needs of a block and plane. */
 static inline __device__ const uint4 *fast_codes(const fast_inputs &in, int block, int plane, int token, int c)
 {
-  return (const uint4 *)(in.codes + (((size_t)block * 2 + plane) * in.room + token) * FAST_BLOCK) + c;
+  return (const uint4 *)(in.codes + block * in.block + plane * in.plane + token * in.token) + c;
 }
 
 /* Quantises x [tokens, k] (fast_inputs.cu). */

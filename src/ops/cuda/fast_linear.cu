@@ -9,15 +9,19 @@
 /* From so many tokens on a prompt's kernel is faster than that of steps. */
 enum { GEMM_FROM = 65 };
 
-/* By tokens. Every kernel gives the same bits. */
-static void fast_linear_packed(cuda_context *cx, const fast_matrices &m, const fast_inputs &in)
+void cuda_fast_setup(cuda_context *cx)
 {
-  if (in.tokens <= 4)
-    fast_linear_step(cx, m, in);
-  else if (in.tokens < GEMM_FROM || !fast_gemm_fits(cx))
-    fast_linear_few(cx, m, in);
-  else
-    fast_linear_gemm(cx, m, in);
+  fast_step_setup(cx);
+  fast_gemm_setup(cx);
+}
+
+/* The inputs as they are. */
+static fast_around plain(const op_linear *a)
+{
+  fast_around around = {};
+  around.x = a->x;
+  around.x_stride = around.k = a->w[0]->k;
+  return around;
 }
 
 /* Output i of a record goes with others of the packed layout. */
@@ -47,40 +51,102 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
   return m;
 }
 
-/* Ternary matrices go first: their kernels may use the scratch that then has the quantised inputs. y[0] may be the
- * residual; no output is the input or another's residual, so the order means nothing. */
+/* All affine outputs of a record. Every kernel gives the same bits. A step's kernel quantises for itself; for the
+ * others that is done once, into scratch. */
+static void affine_outputs(cuda_context *cx, const op_linear *a, int tokens)
+{
+  fast_inputs in = fast_inputs_at(cx->scratch, tokens, a->w[0]->k, NULL);
+  fast_around around = plain(a);
+  unsigned done = 0;
+  bool quantised = false;
+  for (int i = 0; i < a->outputs; i++) {
+    if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
+      continue;
+    fast_matrices m = {};
+    if (packed(a, i))
+      m = alike(a, i, &done);
+    if (m.count && tokens <= STEP_TOKENS && fast_linear_step(cx, m, around, tokens))
+      continue;
+    if (!quantised)
+      fast_quantise_inputs(cx, a->x, a->w[0]->k, in);
+    quantised = true;
+    if (!m.count)
+      fast_linear_affine(cx, a, i, in);
+    else if (tokens < GEMM_FROM || !fast_gemm_fits(cx))
+      fast_linear_few(cx, m, in);
+    else
+      fast_linear_gemm(cx, m, in);
+  }
+}
+
+/* y[0] may be the residual; no output is the input, so their order means nothing. Ternary matrices go first: their
+ * kernels may use the scratch that then has the quantised inputs. */
 void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens)
 {
-  unsigned done = 0;
-  bool affine = false;
   if (tokens == 0)
     return;
   for (int i = 0; i < a->outputs; i++) {
-    affine |= a->w[i]->quant == Q_AFFINE;
-    if (a->w[i]->quant == Q_AFFINE)
-      continue;
-    done |= 1u << i;
     if (a->w[i]->quant == Q_TERNARY) {
       op_record all = {};
       all.linear = *a;
       op_record alone = ops_linear_alone(&all, i);
       cuda_exact_linear(cx, &alone.linear, tokens);
-    } else {
+    } else if (a->w[i]->quant != Q_AFFINE) {
       fast_linear_floats(cx, a, i, tokens);
     }
   }
-  if (!affine)
-    return;
-  fast_inputs in = fast_inputs_at(cx->scratch, tokens, a->w[0]->k, NULL);
-  fast_quantise_inputs(cx, a->x, a->w[0]->k, in);
-  for (int i = 0; i < a->outputs; i++) {
-    if (done >> i & 1)
-      continue;
-    if (packed(a, i))
-      fast_linear_packed(cx, alike(a, i, &done), in);
-    else
-      fast_linear_affine(cx, a, i, in);
+  affine_outputs(cx, a, tokens);
+}
+
+/* ---- norm and gate in the same kernel ---- */
+
+static bool overlap(const float *a, int64_t a_count, const float *b, int64_t b_count)
+{
+  return a < b + b_count && b < a + a_count;
+}
+
+/* One kernel for all outputs. Other CTAs may still read x when the first one writes: nothing may be written over it. */
+static bool alone_in_kernel(const op_linear *a, const float *x, int64_t x_stride, int tokens, fast_matrices *m)
+{
+  unsigned done = 0;
+  for (int i = 0; i < a->outputs; i++)
+    if (!packed(a, i) || overlap(a->y[i], a->w[i]->n * tokens, x, x_stride * tokens))
+      return false;
+  *m = alike(a, 0, &done);
+  return m->count == a->outputs;
+}
+
+void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu, int tokens,
+                           bool keep)
+{
+  fast_around around = plain(a);
+  fast_matrices m;
+  bool gate = glu && glu->act == ACT_SILU && a->outputs == 2 && a->w[0]->n == a->w[1]->n && glu->gate == a->y[0] &&
+              glu->up == a->y[1];
+  if (norm) {
+    around.x = norm->x;
+    around.x_stride = norm->x_stride;
+    around.norm = true;
+    around.norm_w = norm->w;
+    around.eps = norm->eps;
+    around.kept = keep ? norm->y : NULL;
+    around.kept_stride = norm->y_stride;
   }
+  if (gate)
+    around.gated = glu->y;
+  bool fits = tokens && tokens <= STEP_TOKENS && (!norm || (norm->count == 1 && norm->y == a->x)) &&
+              alone_in_kernel(a, around.x, around.x_stride, tokens, &m);
+  if (fits && around.kept)
+    fits = !overlap(around.kept, around.kept_stride * tokens, around.x, around.x_stride * tokens);
+  if (fits && gate)
+    fits = !overlap(glu->y, a->w[0]->n * tokens, around.x, around.x_stride * tokens);
+  fits = fits && fast_linear_step(cx, m, around, tokens);
+  if (!fits && norm)
+    cuda_rms_norm(cx, norm, tokens);
+  if (!fits)
+    cuda_fast_linear(cx, a, tokens);
+  if (glu && !(fits && gate))
+    cuda_glu(cx, glu, tokens);
 }
 
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)

@@ -110,14 +110,14 @@ static __global__ void __launch_bounds__(ANY_WARPS * 32) affine_any(ops_weight w
       if (p < count && k < w.k) {
         uint32_t words[BITS];
         load_words<BITS>(row + k / UNIT * BITS, words);
-        const int8_t *codes = in.codes + (size_t)(k / FAST_BLOCK) * 2 * in.room * FAST_BLOCK + k / UNIT % 2 * 8;
+        const int8_t *codes = in.codes + k / FAST_BLOCK * in.block + k / UNIT % 2 * 8;
 #pragma unroll
         for (int u = 0; u < 4; u++) {
           uint32_t even = four_codes<BITS>(words, u, 0), odd = four_codes<BITS>(words, u, 1);
 #pragma unroll
           for (int t = 0; t < TOKENS; t++) {
             const int8_t *at = codes + min(first + t, in.tokens - 1) * FAST_BLOCK + u * 16;
-            uint2 h = *(const uint2 *)at, l = *(const uint2 *)(at + (size_t)in.room * FAST_BLOCK);
+            uint2 h = *(const uint2 *)at, l = *(const uint2 *)(at + in.plane);
             high[t] = dot4(odd, h.y, dot4(even, h.x, high[t]));
             low[t] = dot4(odd, l.y, dot4(even, l.x, low[t]));
           }

@@ -47,50 +47,75 @@ template <int BYTES> static __device__ void copy_async(void *to, const void *fro
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from));
 }
 
-/* The tile's rows of one matrix. */
-struct gemm_rows {
-  const uint8_t *chunks; /* of its first tile of 16 */
-  int tiles;             /* that are there */
-  int64_t tile_bytes;    /* of 16 rows */
+/* Where a thread's pieces of every turn come from. Each thread copies the same places of all turns, so that an address
+ * is an addition: worked out anew they cost as much as the arithmetic. */
+template <int GROUP, int THREADS> struct gemm_source {
+  enum {
+    TURNS = FAST_BLOCKS / GEMM_TURN, /* of a part */
+    GROUPS = GEMM_TURN * FAST_BLOCK / GROUP,
+    CHUNK = FAST_CHUNK_CODES + FAST_TILE * (FAST_PART / GROUP) * 4,
+    TOKENS = THREADS / 4, /* whose inputs all threads copy at once, 16 bytes each */
+    PASSES = GEMM_TOKENS / TOKENS,
+    WEIGHTS = GEMM_TURN * GEMM_ROWS * FAST_BLOCK / 2 / 16 / THREADS, /* pieces of a thread */
+    PAIRS = (GROUPS * GEMM_ROWS + THREADS - 1) / THREADS,
+  };
+  const uint8_t *weights, *pairs;
+  const int8_t *inputs[PASSES];
+  const float *sums, *steps;
+  int64_t plane; /* bytes */
 };
 
-template <int GROUP> static __device__ void load_weights(gemm_turn &to, const gemm_rows &rows, int turn, int threads)
+template <int GROUP, int THREADS>
+static __device__ gemm_source<GROUP, THREADS> source_of(const uint8_t *chunks, int64_t tile_bytes, int tiles,
+                                                        const fast_inputs &in, int first_token)
 {
-  const int turns = FAST_BLOCKS / GEMM_TURN, groups = GEMM_TURN * FAST_BLOCK / GROUP;
-  const uint8_t *chunk = rows.chunks + (int64_t)(turn / turns) * fast_chunk_bytes(GROUP);
-  const int pieces = GEMM_ROWS / FAST_TILE * FAST_BLOCK_BYTES / 16; /* of a block */
-  for (int i = (int)threadIdx.x; i < GEMM_TURN * pieces; i += threads) {
-    int block = i / pieces, tile = i % pieces / 32, piece = i % 32;
-    copy_async<16>(to.weights[block][tile] + piece * 16, chunk + min(tile, rows.tiles - 1) * rows.tile_bytes +
-                                                             (turn % turns * GEMM_TURN + block) * FAST_BLOCK_BYTES +
-                                                             piece * 16);
-  }
-  for (int i = (int)threadIdx.x; i < groups * GEMM_ROWS; i += threads) {
-    int row = i / groups, g = i % groups, tile = row / FAST_TILE;
-    copy_async<4>(&to.pairs[g][row], chunk + min(tile, rows.tiles - 1) * rows.tile_bytes + FAST_CHUNK_CODES +
-                                         (row % FAST_TILE * (FAST_PART / GROUP) + turn % turns * groups + g) * 4);
-  }
+  gemm_source<GROUP, THREADS> from;
+  int i = (int)threadIdx.x, tile = i % 256 / 32, row = i % GEMM_ROWS;
+  from.weights = chunks + min(tile, tiles - 1) * tile_bytes + i / 256 * FAST_BLOCK_BYTES + i % 32 * 16;
+  from.pairs = chunks + min(row / FAST_TILE, tiles - 1) * tile_bytes + FAST_CHUNK_CODES +
+               (row % FAST_TILE * (FAST_PART / GROUP) + i / GEMM_ROWS) * 4;
+  from.plane = in.plane;
+#pragma unroll
+  for (int p = 0; p < from.PASSES; p++)
+    from.inputs[p] = in.codes + min(first_token + p * from.TOKENS + i / 4, in.tokens - 1) * FAST_BLOCK + i % 4 * 16;
+  int token = min(first_token + i % 32 * 4, in.room - 4);
+  from.sums = fast_sums(in, GROUP) + (int64_t)(i / 32) * in.room + token;
+  from.steps = in.steps + token;
+  return from;
 }
 
-template <int GROUP>
-static __device__ void load_inputs(gemm_shared &s, const fast_inputs &in, const float *sums, int first, int turn,
-                                   int threads)
+template <int GROUP, int THREADS>
+static __device__ void load_weights(gemm_turn &to, const gemm_source<GROUP, THREADS> &from, int turn)
 {
-  const int turns = FAST_BLOCKS / GEMM_TURN, groups = GEMM_TURN * FAST_BLOCK / GROUP;
+  int i = (int)threadIdx.x;
+  int64_t chunk = (int64_t)(turn / from.TURNS) * from.CHUNK;
+  const uint8_t *weights = from.weights + chunk + turn % from.TURNS * GEMM_TURN * FAST_BLOCK_BYTES;
+  const uint8_t *pairs = from.pairs + chunk + turn % from.TURNS * from.GROUPS * 4;
+#pragma unroll
+  for (int j = 0; j < from.WEIGHTS; j++) /* 256 threads take a block */
+    copy_async<16>(&to.weights[0][0][0] + (i + j * THREADS) * 16, weights + j * (THREADS / 256) * FAST_BLOCK_BYTES);
+#pragma unroll
+  for (int j = 0; j < from.PAIRS; j++)
+    if (from.GROUPS * GEMM_ROWS >= THREADS || i < from.GROUPS * GEMM_ROWS)
+      copy_async<4>(&to.pairs[0][0] + i + j * THREADS, pairs + j * (THREADS / GEMM_ROWS) * 4);
+}
+
+template <int GROUP, int THREADS>
+static __device__ void load_inputs(gemm_shared &s, const gemm_source<GROUP, THREADS> &from, int room, int turn)
+{
+  int i = (int)threadIdx.x;
   gemm_turn &to = s.turn[turn % 2];
-  for (int i = (int)threadIdx.x; i < GEMM_TURN * 2 * GEMM_TOKENS * 4; i += threads) {
-    int c = i % 4, token = i / 4 % GEMM_TOKENS, plane = i / (4 * GEMM_TOKENS) % 2, block = i / (8 * GEMM_TOKENS);
-    copy_async<16>(to.inputs[block][plane][token] + c * 16,
-                   fast_codes(in, turn * GEMM_TURN + block, plane, min(first + token, in.tokens - 1), c));
-  }
-  for (int i = (int)threadIdx.x; i < groups * GEMM_TOKENS / 4; i += threads) {
-    int g = i / (GEMM_TOKENS / 4), token = i % (GEMM_TOKENS / 4) * 4;
-    copy_async<16>(&to.sums[g][token], sums + (size_t)(turn * groups + g) * in.room + min(first + token, in.room - 4));
-  }
-  if (turn % turns == 0 && threadIdx.x < GEMM_TOKENS / 4) {
-    int token = (int)threadIdx.x * 4, part = turn / turns;
-    copy_async<16>(&s.steps[part % 2][token], in.steps + (size_t)part * in.room + min(first + token, in.room - 4));
-  }
+  int64_t at = turn * (2 * GEMM_TURN) * from.plane;
+#pragma unroll
+  for (int p = 0; p < from.PASSES; p++)
+#pragma unroll
+    for (int j = 0; j < GEMM_TURN * 2; j++)
+      copy_async<16>(&to.inputs[0][0][0][0] + ((j * GEMM_TOKENS + p * from.TOKENS) * 4 + i) * 16,
+                     from.inputs[p] + at + j * from.plane);
+  if (i < from.GROUPS * 32)
+    copy_async<16>(&to.sums[0][0] + i * 4, from.sums + (int64_t)turn * from.GROUPS * room);
+  if (turn % from.TURNS == 0 && i >= 128 && i < 160)
+    copy_async<16>(&s.steps[turn / from.TURNS % 2][i % 32 * 4], from.steps + (int64_t)(turn / from.TURNS) * room);
 }
 
 /* ROW_TILES of 16 rows a warp: 4 for 8 warps, 2 for 16. */
@@ -109,26 +134,25 @@ static __global__ void __launch_bounds__(GEMM_OUTPUTS / (ROW_TILES * GEMM_TOKEN_
   int first_token = (int)blockIdx.x % token_tiles * GEMM_TOKENS, tile = (int)blockIdx.x / token_tiles;
   int matrix = fast_matrix_of(m, tile), rows = m.of[matrix].rows;
   int first_row = (tile - m.of[matrix].first_tile) * GEMM_ROWS;
-  gemm_rows from;
-  from.tile_bytes = (int64_t)m.parts * fast_chunk_bytes(GROUP);
-  from.chunks = m.of[matrix].chunks + first_row / FAST_TILE * from.tile_bytes;
-  from.tiles = (rows - first_row + FAST_TILE - 1) / FAST_TILE;
-  const float *sums = fast_sums(in, GROUP);
+  int64_t tile_bytes = (int64_t)m.parts * fast_chunk_bytes(GROUP);
+  gemm_source<GROUP, threads> from =
+      source_of<GROUP, threads>(m.of[matrix].chunks + first_row / FAST_TILE * tile_bytes, tile_bytes,
+                                (rows - first_row + FAST_TILE - 1) / FAST_TILE, in, first_token);
   const int high_start[4] = {FAST_HIGH_START, FAST_HIGH_START, FAST_HIGH_START, FAST_HIGH_START};
   const int low_start[4] = {FAST_LOW_START, FAST_LOW_START, FAST_LOW_START, FAST_LOW_START};
   /* The warp's share of the tile. */
   int row_tile = warp / (GEMM_TOKENS / 32) * ROW_TILES, token_tile = warp % (GEMM_TOKENS / 32) * GEMM_TOKEN_TILES;
 
-  load_weights<GROUP>(s.turn[0], from, 0, threads);
+  load_weights(s.turn[0], from, 0);
   cuda_await();
-  load_inputs<GROUP>(s, in, sums, first_token, 0, threads);
+  load_inputs(s, from, in.room, 0);
   float parts[ROW_TILES][GEMM_TOKEN_TILES][4] = {};
   for (int turn = 0; turn < m.parts * turns; turn++) {
     asm volatile("cp.async.wait_all;" ::: "memory");
     __syncthreads(); /* this turn's inputs stand, and nobody reads the other buffer any more */
     if (turn + 1 < m.parts * turns) {
-      load_weights<GROUP>(s.turn[(turn + 1) % 2], from, turn + 1, threads);
-      load_inputs<GROUP>(s, in, sums, first_token, turn + 1, threads);
+      load_weights(s.turn[(turn + 1) % 2], from, turn + 1);
+      load_inputs(s, from, in.room, turn + 1);
     }
     const gemm_turn &now = s.turn[turn % 2];
 #pragma unroll 1
@@ -233,7 +257,7 @@ static const struct {
     {128, linear_gemm<128, false, GEMM_WARP_TILES>, linear_gemm<128, true, GEMM_WARP_TILES>},
 };
 
-void cuda_fast_setup(cuda_context *cx)
+void fast_gemm_setup(cuda_context *cx)
 {
   for (int i = 0; i < 3 && fast_gemm_fits(cx); i++) {
     gemm_kernel *const both[2] = {kernels[i].bf16, kernels[i].f16};

@@ -29,10 +29,10 @@ static inline __device__ float fast_dot(int high, int low)
   return (__int_as_float(high) - FAST_STARTS) + __int_as_float(low);
 }
 
-/* d = a b + c: weights of 16 rows, unsigned bytes; 8 columns of signed ones; 32 inputs. */
+/* d = a b + c: weights of 16 rows, 8 columns of inputs, 32 of them; bytes. */
 static inline __device__ void fast_mma(int d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, const int c[4])
 {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }

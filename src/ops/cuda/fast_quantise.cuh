@@ -48,17 +48,17 @@ static inline __device__ void fast_quantise_part(const float v[2][8], const fast
       sum += code[i];
     }
     int unit = 32 * j + lane, block = part * FAST_BLOCKS + unit / 8, c = unit % 4, half = unit / 4 % 2;
-    int8_t *high = in.codes + ((size_t)block * 2 * in.room + token) * FAST_BLOCK + c * 16 + half * 8;
+    int8_t *high = in.codes + block * in.block + token * in.token + c * 16 + half * 8;
     *(uint2 *)high = make_uint2(fast_bytes<1>(carried[0], carried[2], carried[4], carried[6]),
                                 fast_bytes<1>(carried[1], carried[3], carried[5], carried[7]));
-    *(uint2 *)(high + (size_t)in.room * FAST_BLOCK) = make_uint2(fast_bytes<0>(code[0], code[2], code[4], code[6]),
-                                                                 fast_bytes<0>(code[1], code[3], code[5], code[7]));
+    *(uint2 *)(high + in.plane) = make_uint2(fast_bytes<0>(code[0], code[2], code[4], code[6]),
+                                             fast_bytes<0>(code[1], code[3], code[5], code[7]));
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
 #pragma unroll
     for (int size = 0; size < 3; size++) {
       int lanes = 4 << size; /* of a group */
-      if (lane % lanes == 0)
+      if (in.sums[size] && lane % lanes == 0)
         in.sums[size][((size_t)part * (64 / lanes) + unit / lanes) * in.room + token] = (float)sum;
       sum += __shfl_xor_sync(~0u, sum, lanes);
     }
