@@ -160,8 +160,8 @@ void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens);
 /* The same with the norm that makes its inputs and the gate that joins its two outputs, either NULL: as few kernels as
  * there can be, the records one after another where they cannot be one. `keep`: norm->y is read by others too. What the
  * gate joins is read by nobody else, and may stay unwritten. */
-void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu,
-                           int tokens, bool keep);
+void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu, int tokens,
+                           bool keep);
 /* Once, before the first of them: more than the usual shared memory for the kernels that take it. */
 void cuda_fast_setup(cuda_context *cx);
 /* What the kernels of exact_*.cu ask of the driver before their first launch: more shared memory. At open. */

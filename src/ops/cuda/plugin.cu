@@ -208,7 +208,8 @@ static void close_device(ops_context *cx)
     .host_alloc = cuda_host_alloc, .host_release = cuda_host_release, .close = close_device                            \
   }
 
-static const ops_backend exact_backend = TABLE("cuda", exact_block_bytes), fast_backend = TABLE("cuda", fast_block_bytes);
+static const ops_backend exact_backend = TABLE("cuda", exact_block_bytes),
+                         fast_backend = TABLE("cuda", fast_block_bytes);
 
 static cudaError_t begin(cuda_state *s, int device)
 {

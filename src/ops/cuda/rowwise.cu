@@ -57,8 +57,17 @@ static __device__ float chain(const float *terms, int n, float sum)
   return sum;
 }
 
-/* The sum of a group's terms in exact, for all threads of the block. `terms` [TERMS + 32]. What pads them is zero: a sum
- * that began at zero is never -0, so that zeros change no bit of it. */
+static __device__ float exact_fold(const float *terms, int n, float *result)
+{
+  __syncthreads();
+  if (threadIdx.x == 0)
+    *result = chain(terms, n, 0.0f);
+  __syncthreads();
+  return *result;
+}
+
+/* The sum of a group's terms in exact, for all threads of the block. `terms` [TERMS + 32]. What pads them is zero: a
+ * sum that began at zero is never -0, so that zeros change no bit of it. */
 template <norm_term TERM>
 static __device__ float exact_sum(const float *x, int width, float mean, float *terms, float *result)
 {
@@ -75,28 +84,26 @@ static __device__ float exact_sum(const float *x, int width, float mean, float *
   return *result;
 }
 
-/* The same in fast: a lane's elements lie FAST_NORM_LANES apart in what all threads have laid down. */
-template <norm_term TERM>
-static __device__ float fast_sum(const float *x, int width, float mean, float *terms, float *result)
+/* What a lane of fast adds to its sum. */
+template <norm_term TERM> static __device__ float lane_sum(const float *terms, int n, float sum)
+{
+  if (threadIdx.x < FAST_NORM_LANES)
+#pragma unroll 16
+    for (int i = threadIdx.x; i < n; i += FAST_NORM_LANES)
+      sum = TERM == PLAIN ? sum + terms[i] : fmaf(terms[i], terms[i], sum);
+  return sum;
+}
+
+/* All lanes' sums folded in halves, for all threads of the block. */
+static __device__ float folded(float *terms, float sum, float *result)
 {
   int lane = threadIdx.x;
-  float sum = 0;
-  for (int begin = 0; begin < width; begin += TERMS) {
-    int n = width - begin < TERMS ? width - begin : TERMS;
-    for (int i = lane; i < n; i += blockDim.x)
-      terms[i] = TERM == OFF_CENTRE ? x[begin + i] - mean : x[begin + i];
-    __syncthreads();
-    if (lane < FAST_NORM_LANES)
-#pragma unroll 16
-      for (int i = lane; i < n; i += FAST_NORM_LANES)
-        sum = TERM == PLAIN ? sum + terms[i] : fmaf(terms[i], terms[i], sum);
-    __syncthreads();
-  }
-  if (lane < FAST_NORM_LANES)
+  __syncthreads();
+  if (lane >= 32 && lane < FAST_NORM_LANES)
     terms[lane] = sum;
   __syncthreads();
   if (lane < 32) {
-    sum = terms[lane] + terms[lane + 32];
+    sum += terms[lane + 32];
     for (int half = 16; half; half /= 2)
       sum += __shfl_down_sync(~0u, sum, half);
     if (lane == 0)
@@ -106,26 +113,90 @@ static __device__ float fast_sum(const float *x, int width, float mean, float *t
   return *result;
 }
 
+template <norm_term TERM> static __device__ float fast_fold(float *terms, int n, float sum, float *result)
+{
+  __syncthreads();
+  return folded(terms, lane_sum<TERM>(terms, n, sum), result);
+}
+
+/* The sum of a group's terms in fast: a lane's elements lie FAST_NORM_LANES apart in what all threads have laid down.
+ */
+template <norm_term TERM>
+static __device__ float fast_sum(const float *x, int width, float mean, float *terms, float *result)
+{
+  float sum = 0;
+  for (int begin = 0; begin < width; begin += TERMS) {
+    int n = width - begin < TERMS ? width - begin : TERMS;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+      terms[i] = TERM == OFF_CENTRE ? x[begin + i] - mean : x[begin + i];
+    __syncthreads();
+    sum = lane_sum<TERM>(terms, n, sum);
+    __syncthreads();
+  }
+  return folded(terms, sum, result);
+}
+
 template <norm_term TERM, bool FAST>
 static __device__ float sum_of(const float *x, int width, float mean, float *terms, float *result)
 {
   return FAST ? fast_sum<TERM>(x, width, mean, terms, result) : exact_sum<TERM>(x, width, mean, terms, result);
 }
 
-template <bool FAST> static __global__ void rms_norm(op_rms_norm a)
+/* Rows of up to HELD elements a thread stay in registers from the sum to the result; the weights were fetched before
+ * the predecessor ended. Longer ones are read twice. */
+enum { HELD = 8, MOST_THREADS = 1024 };
+
+template <bool FAST> static __global__ void __launch_bounds__(MOST_THREADS) rms_norm(op_rms_norm a)
 {
   __shared__ __align__(16) float terms[TERMS + 32];
   __shared__ float result;
   int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
   const float *x = a.x + t * a.x_stride + group;
   float *y = a.y + t * a.y_stride + group;
+  float held[HELD], weight[HELD];
+  int tid = threadIdx.x, threads = blockDim.x;
+  bool fits = a.width <= HELD * threads;
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    int k = tid + j * threads;
+    weight[j] = fits && a.w && k < a.width ? a.w[k] : 0.0f;
+  }
   cuda_release_next();
   cuda_await();
-  float sum = sum_of<SQUARE, FAST>(x, a.width, 0, terms, &result);
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    int k = tid + j * threads;
+    held[j] = fits && k < a.width ? x[k] : 0.0f;
+  }
+  float sum;
+  if (fits) {
+    int padded = (a.width + 63) / 64 * 64;
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+      int k = tid + j * threads;
+      if (k < padded)
+        terms[k] = FAST ? held[j] : held[j] * held[j];
+    }
+    for (int k = tid + HELD * threads; k < padded; k += threads)
+      terms[k] = 0.0f;
+    sum = FAST ? fast_fold<SQUARE>(terms, a.width, 0.0f, &result) : exact_fold(terms, padded, &result);
+  } else {
+    sum = sum_of<SQUARE, FAST>(x, a.width, 0, terms, &result);
+  }
   float r = 1.0f / sqrtf(sum * (float)(1.0 / a.width) + a.eps);
-  for (int k = threadIdx.x; k < a.width; k += blockDim.x) {
-    float normed = x[k] * r;
-    y[k] = a.w ? normed * a.w[k] : normed;
+  if (!fits) {
+    for (int k = tid; k < a.width; k += threads) {
+      float normed = x[k] * r;
+      y[k] = a.w ? normed * a.w[k] : normed;
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    int k = tid + j * threads;
+    float normed = held[j] * r;
+    if (k < a.width)
+      y[k] = a.w ? normed * weight[j] : normed;
   }
 }
 
@@ -152,7 +223,9 @@ template <bool FAST> static __global__ void layer_norm(op_layer_norm a)
 
 void cuda_rms_norm(cuda_context *cx, const op_rms_norm *a, int tokens)
 {
-  cuda_launch(cx, true, cx->fast ? rms_norm<true> : rms_norm<false>, dim3((unsigned)(tokens * a->count)), THREADS, 0,
+  int threads = (a->width + HELD - 1) / HELD, least = FAST_NORM_LANES;
+  threads = threads < least ? least : threads > MOST_THREADS ? MOST_THREADS : (threads + 31) / 32 * 32;
+  cuda_launch(cx, true, cx->fast ? rms_norm<true> : rms_norm<false>, dim3((unsigned)(tokens * a->count)), threads, 0,
               *a);
 }
 
