@@ -318,7 +318,7 @@ bool fast_step_fits(const cuda_context *cx, const op_attention *a)
   return shared_of(a, 8) + 1024 <= cx->shared_most;
 }
 
-void fast_step_setup(cuda_context *cx)
+void fast_attention_step_setup(cuda_context *cx)
 {
   for (int i = 0; i < STEP_KERNELS && cx->error == cudaSuccess; i++)
     cx->error = cudaFuncSetAttribute(step_kernels[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
