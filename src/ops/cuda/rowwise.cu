@@ -5,7 +5,7 @@
  * 4096. So all threads of a block make the terms, in shared memory, and one adds them up. In fast the sum has
  * FAST_NORM_LANES chains and is done in a few hundred cycles.
  */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 enum { THREADS = 256, TERMS = 8192 /* in shared memory at once */ };
 
@@ -29,32 +29,6 @@ template <norm_term TERM> static __device__ float term_of(float x, float mean)
     return x;
   float v = TERM == SQUARE ? x : x - mean;
   return v * v;
-}
-
-/* sum + terms[0] + terms[1] + ..., left to right, by one thread; n is a multiple of 64. While one half of the registers
- * is added up, the other is filled: an addition waits for nothing but the one before it. Reads 32 terms too many. */
-static __device__ float chain(const float *terms, int n, float sum)
-{
-  const float4 *four = (const float4 *)terms;
-  float4 a[8], b[8];
-#pragma unroll
-  for (int j = 0; j < 8; j++)
-    a[j] = four[j];
-  for (int i = 0; i < n / 4; i += 16) {
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-      b[j] = four[i + 8 + j];
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-      sum = (((sum + a[j].x) + a[j].y) + a[j].z) + a[j].w;
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-      a[j] = four[i + 16 + j];
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-      sum = (((sum + b[j].x) + b[j].y) + b[j].z) + b[j].w;
-  }
-  return sum;
 }
 
 static __device__ float exact_fold(const float *terms, int n, float *result)
