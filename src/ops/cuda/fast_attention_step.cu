@@ -350,12 +350,11 @@ void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
 /* Heads so wide that a chunk does not fit (dims beyond 256) and odd ones have no kernel here. */
 bool fast_step_fits(const cuda_context *cx, const op_attention *a)
 {
-  return a->value_dim % 2 == 0 && shared_of(a, 8) + 1024 <= cx->shared_most;
+  return a->value_dim % 2 == 0 && shared_of(a, 8) <= dynamic_most(cx);
 }
 
 void fast_step_setup(cuda_context *cx)
 {
-  for (int i = 0; i < STEP_KERNELS && cx->error == cudaSuccess; i++)
-    cx->error = cudaFuncSetAttribute(step_kernels[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)cx->shared_most - 1024);
+  for (int i = 0; i < STEP_KERNELS; i++)
+    allow_shared(cx, (const void *)step_kernels[i].kernel, dynamic_most(cx));
 }

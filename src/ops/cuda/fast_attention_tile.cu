@@ -385,8 +385,7 @@ static size_t shared_of(const op_attention *a)
 
 bool fast_tile_fits(const cuda_context *cx, const op_attention *a)
 {
-  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 &&
-         shared_of(a) + 4096 <= cx->shared_most;
+  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 && shared_of(a) <= dynamic_most(cx);
 }
 
 void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
@@ -402,7 +401,6 @@ void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
 
 void fast_tile_setup(cuda_context *cx)
 {
-  for (int i = 0; i < TILE_KERNELS && cx->error == cudaSuccess; i++)
-    cx->error = cudaFuncSetAttribute(tile_kernels[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)cx->shared_most - 4096);
+  for (int i = 0; i < TILE_KERNELS; i++)
+    allow_shared(cx, (const void *)tile_kernels[i].kernel, dynamic_most(cx));
 }
