@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "ops/cuda/cuda.cuh"
+#include "ops/cuda/exact_attention.cuh"
+#include "ops/cuda/fast_attention.cuh"
 #include "ops/cuda/math.cuh" /* ref.h wants tanh defined */
 
 #define CHECK(x)                                                                                                       \
@@ -635,6 +637,38 @@ struct bench_case {
   int layers;              /* with their own keys and values: so that L2 is cold */
 };
 
+/* The kernels of a step one by one. */
+static void bench_parts(cuda_context &cx, const bench_case &c, bool fast, op_attention a, const cuda_step &s)
+{
+  if (c.tokens > c.rows)
+    return;
+  exact_room e = {};
+  e.slots = s.most_keys;
+  e.count = c.tokens;
+  e.scores = (float *)cx.scratch;
+  e.inverse = e.scores + (size_t)c.tokens * a.heads * e.slots;
+  fast_room f = {};
+  f.units = (int)(s.most_keys / FAST_CHUNK);
+  f.count = c.tokens;
+  f.most = (float2 *)cx.scratch;
+  f.out = (float *)(f.most + (size_t)c.tokens * a.heads * f.units);
+  auto time = [&](const char *name, auto queue) {
+    float us = median_us(cx, 9, [&] {
+      for (a.slot = 0; a.slot < c.layers; a.slot++)
+        queue();
+    });
+    printf("   %s %.1f", name, us / c.layers);
+  };
+  if (fast) {
+    time("chunks", [&] { fast_step_chunks(&cx, &a, &s, &f); });
+  } else {
+    time("scores", [&] { exact_step_scores(&cx, &a, &s, &e); });
+    time("sums", [&] { exact_sums(&cx, &a, &s, &e); });
+    time("values", [&] { exact_step_values(&cx, &a, &s, &e); });
+  }
+  printf(" us\n");
+}
+
 static void bench(const bench_case &c, bool fast, op_attention a)
 {
   cuda_context cx = context_of(fast);
@@ -680,6 +714,7 @@ static void bench(const bench_case &c, bool fast, op_attention a)
               (a.key_dim + a.value_dim) * (fast ? 2 : 4) / us * 1e-3;
   printf("%s %-28s %9.1f us a layer, %7.1f GB/s of keys and values (%5.1f %% of 4500), %6.2f TMAC/s\n",
          fast ? "fast " : "exact", c.name, us, gb, gb / 45, macs / us * 1e-6);
+  bench_parts(cx, c, fast, a, s);
   fflush(stdout);
   for (void *p : {(void *)memory, (void *)s.token, (void *)s.blocks, (void *)a.q, (void *)a.out, cx.scratch})
     CHECK(cudaFree(p));

@@ -192,6 +192,20 @@ static inline __device__ bool token_in_tile(const op_attention &a, const cuda_st
   return tile_shares(a, s, from, left < tokens ? left : tokens, straight);
 }
 
+/* ---- shared memory ---- */
+
+/* What a kernel may ask for dynamically, at most: the rest is for what it declares. */
+static inline size_t dynamic_most(const cuda_context *cx)
+{
+  return cx->shared_most - 4096;
+}
+
+static inline void allow_shared(cuda_context *cx, const void *kernel, size_t bytes)
+{
+  if (cx->error == cudaSuccess)
+    cx->error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
 /* ---- scratch ---- */
 
 /* What a record uses of scratch at most: steps that need more go in several launches. Only a single token may ask for

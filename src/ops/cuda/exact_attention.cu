@@ -34,6 +34,7 @@ void exact_attention_of(cuda_context *cx, const op_attention *a, const cuda_step
       exact_tile_scores(cx, a, s, &r);
     exact_step_scores(cx, a, s, &r);
     exact_sums(cx, a, s, &r);
+    r.tiles = r.tiles && exact_tile_values_pay(cx, a, &r);
     if (r.tiles)
       exact_tile_values(cx, a, s, &r);
     exact_step_values(cx, a, s, &r);

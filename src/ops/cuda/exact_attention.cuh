@@ -40,6 +40,7 @@ void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step 
 void exact_tile_setup(cuda_context *cx);
 bool exact_tile_fits(const cuda_context *cx, const op_attention *a);
 void exact_tile_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
+bool exact_tile_values_pay(const cuda_context *cx, const op_attention *a, const exact_room *r);
 void exact_tile_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
 /* Scratch of a token. */
 size_t exact_token_bytes(int64_t slots, int heads);

@@ -11,10 +11,10 @@
  */
 #include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
+#include "ops/cuda/exact_attention_sums.cuh"
 
 enum {
   SUM_STRETCH = 2048, /* terms that are made while those before them are added */
-  BATCH = 16,         /* links of a chain whose operands are loaded together */
   VALUE_THREADS = 256,
   VALUE_STAGE = 256, /* keys */
   VALUE_SLOTS = 3,
@@ -22,28 +22,6 @@ enum {
 };
 
 /* ---- scores ---- */
-
-/* A thread a key of a block, all heads of the share: what it loads of a key serves them all. q [key_dim][HEADS]. */
-template <int HEADS> static __device__ void plain_scores(const float *key, const float *q, int key_dim, float *sum)
-{
-  enum { LOADS = 32 };
-  int e = 0;
-  for (; e + LOADS <= key_dim; e += LOADS) {
-    float k[LOADS];
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-      k[i] = __ldcs(key + (size_t)(e + i) * KV_BLOCK);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-#pragma unroll
-      for (int h = 0; h < HEADS; h++)
-        sum[h] += q[(e + i) * HEADS + h] * k[i];
-  }
-  for (; e < key_dim; e++)
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-      sum[h] += q[e * HEADS + h] * key[(size_t)e * KV_BLOCK];
-}
 
 template <int HEADS>
 static __device__ void packed_scores(const op_attention &a, void *block, int kv_head, int i, const float *q, float *sum)
@@ -107,34 +85,6 @@ static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, c
 }
 
 /* ---- softmax ---- */
-
-/* sum + term[0] + ... in order, by every lane alike; count a multiple of 2 * BATCH, and BATCH more may be read. */
-static __device__ float add_up(const float *term, int count, float sum)
-{
-  const float4 *four = (const float4 *)term;
-  float4 now[BATCH / 4], next[BATCH / 4];
-#pragma unroll
-  for (int i = 0; i < BATCH / 4; i++)
-    now[i] = four[i];
-#pragma unroll 1
-  for (int at = 0; at < count; at += 2 * BATCH) {
-    four += BATCH / 4;
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++)
-      next[i] = four[i];
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++)
-      sum = sum + now[i].x + now[i].y + now[i].z + now[i].w;
-    four += BATCH / 4;
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++)
-      now[i] = four[i];
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++)
-      sum = sum + next[i].x + next[i].y + next[i].z + next[i].w;
-  }
-  return sum;
-}
 
 /* A block a (head, token) of any kind. The largest score has no order (and where one is NaN, everything will be). Then
  * the first warp adds up a stretch of terms while the others make the next. */
@@ -243,54 +193,6 @@ static __device__ void supply(const op_attention &a, const exact_room &r, const 
     for (int h = 0; h < HEADS; h++)
       to->weight[h][key] = e[h] * (h < from.share.count ? from.inverse[h] : 0);
   }
-}
-
-/* out + weight[0] * value[0] + ... in order. count a multiple of 2 * BATCH, and BATCH more may be read. */
-template <int STRIDE>
-static __device__ float add_weighted(const float *value, const float *weight, int count, float out)
-{
-  float v[BATCH], x[BATCH];
-  float4 w[BATCH / 4], y[BATCH / 4];
-#pragma unroll
-  for (int i = 0; i < BATCH; i++)
-    v[i] = value[i * STRIDE];
-#pragma unroll
-  for (int i = 0; i < BATCH / 4; i++)
-    w[i] = ((const float4 *)weight)[i];
-#pragma unroll 1
-  for (int at = 0; at < count; at += 2 * BATCH) {
-    value += BATCH * STRIDE;
-    weight += BATCH;
-#pragma unroll
-    for (int i = 0; i < BATCH; i++)
-      x[i] = value[i * STRIDE];
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++)
-      y[i] = ((const float4 *)weight)[i];
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++) {
-      out += w[i].x * v[4 * i];
-      out += w[i].y * v[4 * i + 1];
-      out += w[i].z * v[4 * i + 2];
-      out += w[i].w * v[4 * i + 3];
-    }
-    value += BATCH * STRIDE;
-    weight += BATCH;
-#pragma unroll
-    for (int i = 0; i < BATCH; i++)
-      v[i] = value[i * STRIDE];
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++)
-      w[i] = ((const float4 *)weight)[i];
-#pragma unroll
-    for (int i = 0; i < BATCH / 4; i++) {
-      out += y[i].x * x[4 * i];
-      out += y[i].y * x[4 * i + 1];
-      out += y[i].z * x[4 * i + 2];
-      out += y[i].w * x[4 * i + 3];
-    }
-  }
-  return out;
 }
 
 template <int HEADS>
@@ -440,7 +342,6 @@ void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step 
 
 void exact_step_setup(cuda_context *cx)
 {
-  for (size_t i = 0; i < STEP_KERNELS && cx->error == cudaSuccess; i++)
-    cx->error = cudaFuncSetAttribute(step_kernels[i].values, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)(step_kernels[i].ring + AHEAD));
+  for (size_t i = 0; i < STEP_KERNELS; i++)
+    allow_shared(cx, (const void *)step_kernels[i].values, step_kernels[i].ring + AHEAD);
 }

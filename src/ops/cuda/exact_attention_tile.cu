@@ -312,7 +312,7 @@ enum { VALUE_KERNELS = sizeof value_kernels / sizeof value_kernels[0] };
 bool exact_tile_fits(const cuda_context *cx, const op_attention *a)
 {
   return !a->sparse_block && a->value_dim % 4 == 0 && a->key_dim <= MOST_DIMS && a->value_dim <= MOST_DIMS &&
-         scores_shared(a) + 1024 <= cx->shared_most && value_kernels[0].shared + 4096 <= cx->shared_most;
+         scores_shared(a) <= dynamic_most(cx) && value_kernels[0].shared <= dynamic_most(cx);
 }
 
 static int tile_count(const op_attention *a, const exact_room *r)
@@ -328,6 +328,14 @@ void exact_tile_scores(cuda_context *cx, const op_attention *a, const cuda_step 
   cuda_launch(cx, false, tile_scores, grid, dim3(THREADS), scores_shared(a), *a, *s, *r);
 }
 
+/* Whether there are so many tiles that walking all keys of each is quicker than a chain a token: a block of threads for
+ * about every second multiprocessor. */
+bool exact_tile_values_pay(const cuda_context *cx, const op_attention *a, const exact_room *r)
+{
+  int64_t slices = cuda_ceil(a->value_dim, value_kernels[VALUE_KERNELS - 1].dims);
+  return share_count(*a, tile_heads(*a)) * tile_count(a, r) * slices * 2 > cx->processors - 10;
+}
+
 void exact_tile_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
   int shares = share_count(*a, tile_heads(*a)), tiles = tile_count(a, r), i = 0;
@@ -341,10 +349,7 @@ void exact_tile_values(cuda_context *cx, const op_attention *a, const cuda_step 
 
 void exact_tile_setup(cuda_context *cx)
 {
-  if (cx->error == cudaSuccess)
-    cx->error =
-        cudaFuncSetAttribute(tile_scores, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)cx->shared_most - 1024);
-  for (int i = 0; i < VALUE_KERNELS && cx->error == cudaSuccess; i++)
-    cx->error = cudaFuncSetAttribute(value_kernels[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)value_kernels[i].shared);
+  allow_shared(cx, (const void *)tile_scores, dynamic_most(cx));
+  for (int i = 0; i < VALUE_KERNELS; i++)
+    allow_shared(cx, (const void *)value_kernels[i].kernel, value_kernels[i].shared);
 }

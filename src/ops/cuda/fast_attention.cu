@@ -47,6 +47,15 @@ static __device__ float make_steps(const float2 *part, int from, int units, floa
   return most;
 }
 
+/* One dim of the next units' outputs. */
+static __device__ void load_outs(const float *part, int units, int stride, float o[JOIN_BATCH])
+{
+#pragma unroll
+  for (int i = 0; i < JOIN_BATCH; i++)
+    if (i < units)
+      o[i] = part[(int64_t)i * stride];
+}
+
 /* A block a (head, token), a thread a dim. Units ascend. The first that is seen is taken as it is: that its factor
  * would be exp(0) = 1 is no difference, but 0 * 0 + -0 would be one. */
 static __global__ void __launch_bounds__(JOIN_THREADS) join_chunks(op_attention a, cuda_step s, fast_room r)
@@ -70,27 +79,26 @@ static __global__ void __launch_bounds__(JOIN_THREADS) join_chunks(op_attention 
   int64_t base = fast_part(r, a, token, head, begin);
   for (int e = threadIdx.x; e - threadIdx.x < a.value_dim; e += JOIN_THREADS) {
     bool mine = e < a.value_dim, any = false;
-    float most = -INFINITY, sum = 0, out = 0;
-    for (int from = 0; from < end - begin; from += JOIN_THREADS) {
-      int count = end - begin - from < JOIN_THREADS ? end - begin - from : JOIN_THREADS;
-      most = make_steps(r.most + base, from, end - begin, most, step, warp_most);
-      for (int u = 0; u < count && mine; u += JOIN_BATCH) {
-        const float *part = r.out + (base + from + u) * a.value_dim + e;
-        float o[JOIN_BATCH];
-#pragma unroll
-        for (int i = 0; i < JOIN_BATCH; i++)
-          o[i] = u + i < count ? part[(int64_t)i * a.value_dim] : 0;
-#pragma unroll
-        for (int i = 0; i < JOIN_BATCH; i++) {
-          if (u + i >= count || step[u + i].sum < 0)
-            continue;
-          join_step c = step[u + i];
-          sum = any ? fmaf(sum, c.old, c.sum) : c.sum;
-          out = any ? fmaf(out, c.old, o[i] * c.now) : o[i];
-          any = true;
-        }
+    float most = -INFINITY, sum = 0, out = 0, o[JOIN_BATCH];
+    const float *part = r.out + base * a.value_dim + e;
+    load_outs(part, mine ? end - begin : 0, a.value_dim, o); /* long before they are wanted */
+    for (int u = 0; u < end - begin; u += JOIN_BATCH) {
+      if (u % JOIN_THREADS == 0) {
+        __syncthreads();
+        most = make_steps(r.most + base, u, end - begin, most, step, warp_most);
       }
-      __syncthreads();
+      int left = end - begin - u;
+#pragma unroll
+      for (int i = 0; i < JOIN_BATCH; i++) {
+        join_step c = step[u % JOIN_THREADS + i];
+        if (i >= left || c.sum < 0)
+          continue;
+        sum = any ? fmaf(sum, c.old, c.sum) : c.sum;
+        out = any ? fmaf(out, c.old, o[i] * c.now) : o[i];
+        any = true;
+      }
+      part += JOIN_BATCH * a.value_dim;
+      load_outs(part, mine ? left - JOIN_BATCH : 0, a.value_dim, o);
     }
     if (mine)
       a.out[((int64_t)token * a.heads + head) * a.value_dim + e] = out * (1.0f / sum);

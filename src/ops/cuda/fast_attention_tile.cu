@@ -7,8 +7,10 @@
  * 64 dims), enough to make loads of shared memory a small part of the work: 75 instructions for 64 fused multiply-adds,
  * and 39 for 32.
  *
- * Keys come in stages of 32 dims and values in stages of 64 positions (32, where they are wide), through a ring of
- * three. Float16 is widened at each use (as floats a chunk would not fit).
+ * Keys come in stages of 16 dims and values in stages of 32 positions (16, where they are wide), through a ring of
+ * four. Float16 is widened at each use (as floats a chunk would not fit). Terms take the place of queries, so that two
+ * blocks of threads fit on a multiprocessor: with one alone, its 8 warps waited for each other and for memory half of
+ * the time.
  *
  * What each chunk comes to goes through scratch, as for single tokens: 2 * 130 floats of traffic against 2 * 256 * 128
  * multiplications for each query, and there are always enough blocks of threads, however short the piece of a prompt.
@@ -23,8 +25,9 @@ enum {
   EACH = QUERIES / WARPS,      /* queries of a warp */
   LANE_KEYS = FAST_CHUNK / 32, /* keys of a lane */
   BLOCKS = FAST_CHUNK / KV_BLOCK,
-  STAGE_DIMS = 32,
-  SLOTS = 3,
+  STAGE_DIMS = 16,
+  SLOT_BYTES = STAGE_DIMS * FAST_CHUNK * 2,
+  SLOTS = 4,
   Q_STRIDE = QUERIES + 4, /* of a dim of queries: 4 more, for the banks */
   /* Terms of a warp: two planes of 4 queries. Key 8 i + n stands in row n * 33 + i, so that neither a store (lanes have
    * keys 8 apart) nor the sums by position (lanes have neighbouring keys) meet in a bank. */
@@ -32,6 +35,13 @@ enum {
   PLANE = TERM_ROWS * 4,
   MOST_DIMS = 256,
 };
+
+/* Floats in front of the ring: queries, whose place terms take. */
+static __host__ __device__ size_t shared_front(int key_dim)
+{
+  int queries = key_dim * Q_STRIDE, terms = WARPS * 2 * PLANE;
+  return queries > terms ? queries : terms;
+}
 
 static __device__ int term_row(int key)
 {
@@ -41,36 +51,30 @@ static __device__ int term_row(int key)
 /* ---- loading ---- */
 
 struct tile_source {
-  void *const *block; /* of the chunk */
-  int seen;           /* bit b: some query looks into block b */
-  size_t keys_at, values_at;
-  int key_dim, value_dim, key_stages, value_stages;
-  int stage_keys; /* positions of a stage of values */
+  const __half *keys[BLOCKS], *values[BLOCKS]; /* of the chunk's blocks; NULL: no query looks into it */
 };
 
-/* Asks for a stage: 32 dims of all keys, [BLOCKS][32][64], or all dims of some values. */
-static __device__ void ask_stage(const tile_source &from, int stage, char *slot)
+/* Asks for some dims of all keys, [BLOCKS][STAGE_DIMS][64]. */
+static __device__ void ask_keys(const tile_source &from, int key_dim, int stage, char *slot)
 {
-  int tid = threadIdx.x, v = stage - from.key_stages;
-  if (v < 0) {
-    int dims = from.key_dim - stage * STAGE_DIMS;
-    int pieces = (dims < STAGE_DIMS ? dims : STAGE_DIMS) * (KV_BLOCK * 2 / 16);
-    for (int b = 0; b < BLOCKS; b++) {
-      if (!(from.seen >> b & 1))
-        continue;
-      const __half *keys = (const __half *)from.block[b] + from.keys_at + (size_t)stage * STAGE_DIMS * KV_BLOCK;
-      if (tid < pieces)
-        copy_async(slot + b * STAGE_DIMS * KV_BLOCK * 2 + tid * 16, (const char *)keys + tid * 16);
-    }
-  } else if (v < from.value_stages) {
-    int key = v * from.stage_keys, b = key / KV_BLOCK;
-    if (from.seen >> b & 1) {
-      const __half *values = (const __half *)from.block[b] + from.values_at + key % KV_BLOCK * from.value_dim;
-      for (int at = tid * 16; at < from.value_dim * from.stage_keys * 2; at += THREADS * 16)
-        copy_async(slot + at, (const char *)values + at);
-    }
+  enum { PIECES = STAGE_DIMS * KV_BLOCK / 8 };
+  int dims = key_dim - stage * STAGE_DIMS;
+#pragma unroll
+  for (int n = threadIdx.x; n < BLOCKS * PIECES; n += THREADS) {
+    const __half *keys = from.keys[n / PIECES];
+    if (keys && n % PIECES < dims * (KV_BLOCK / 8))
+      copy_async(slot + n * 16, keys + stage * STAGE_DIMS * KV_BLOCK + n % PIECES * 8);
   }
-  copy_commit();
+}
+
+/* Asks for COUNT values. */
+template <int COUNT> static __device__ void ask_values(const tile_source &from, int value_dim, int stage, char *slot)
+{
+  int first = stage * COUNT;
+  const __half *values = from.values[first / KV_BLOCK];
+  if (values)
+    for (int n = threadIdx.x; n < value_dim * COUNT / 8; n += THREADS)
+      copy_async(slot + n * 16, values + first % KV_BLOCK * value_dim + n * 8);
 }
 
 /* ---- scores ---- */
@@ -207,14 +211,67 @@ static __device__ void add_values(const __half *value, int stride, const float *
 
 /* ---- the kernel ---- */
 
+/* The scaled queries of a warp, to q [key_dim][Q_STRIDE]. Query n is head n % heads of token n / heads; what is beyond
+ * the tile or the share is zero and is not written in the end. */
+static __device__ void load_queries(const op_attention &a, const tile_query *queries, float *q)
+{
+  int first = threadIdx.x / 32 * EACH;
+  for (int e = threadIdx.x % 32; e < a.key_dim; e += 32) {
+    float x[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      x[i] = queries[first + i].out < 0 ? 0 : a.q[queries[first + i].out * a.key_dim + e];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      x[i] = a.scale * x[i];
+    float *to = q + e * Q_STRIDE + first;
+    *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+    *(float4 *)(to + 4) = make_float4(x[4], x[5], x[6], x[7]);
+  }
+}
+
+/* Writes what the chunk comes to, for each of the warp's queries that sees some of it. */
+template <int DIMS, int PASSES>
+static __device__ void write_parts(const op_attention &a, const fast_room &r, const tile_query *queries,
+                                   const float *most, float4 total,
+                                   const float out[PASSES][value_share<DIMS>::QUERIES_EACH][4])
+{
+  enum { N = value_share<DIMS>::QUERIES_EACH };
+  int lane = threadIdx.x % 32, owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
+  bool alone = r.units == 1;                                                /* nothing to join */
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    float sum = __shfl_sync(~0u,
+                            i % 4 == 0   ? total.x
+                            : i % 4 == 1 ? total.y
+                            : i % 4 == 2 ? total.z
+                                         : total.w,
+                            i / 4 * FAST_LANES);
+    const tile_query &query = queries[i];
+    if (!query.sees)
+      continue;
+    if (lane == 0)
+      r.most[query.part] = make_float2(most[i], sum);
+    float *to = alone ? a.out + query.out * a.value_dim : r.out + query.part * a.value_dim;
+    float factor = alone ? 1.0f / sum : 1.0f;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+      int e = pass * DIMS + lane % value_share<DIMS>::LANES * 4;
+      const float *x = out[pass][i % N];
+      if (i >= owner && i < owner + N && e < a.value_dim)
+        *(float4 *)(to + e) = make_float4(x[0] * factor, x[1] * factor, x[2] * factor, x[3] * factor);
+    }
+  }
+}
+
 /* DIMS of a value at a time, PASSES of those. */
 template <int DIMS, int PASSES>
-static __global__ void __launch_bounds__(THREADS)
-    tile_chunk(op_attention a, cuda_step s, fast_room r, int heads, int slot_bytes)
+static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, cuda_step s, fast_room r, int heads)
 {
-  enum { N = value_share<DIMS>::QUERIES_EACH, STAGE_KEYS = KV_BLOCK / PASSES };
+  enum { N = value_share<DIMS>::QUERIES_EACH, STAGE_KEYS = 32 / PASSES, VALUE_STAGES = FAST_CHUNK / STAGE_KEYS };
   extern __shared__ float4 shared[];
   __shared__ tile_query queries[QUERIES];
+  __shared__ tile_source source;
   int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, tokens = QUERIES / heads;
   int first_token = r.first + blockIdx.z * tokens, count = r.first + r.count - first_token;
   count = count < tokens ? count : tokens;
@@ -228,108 +285,91 @@ static __global__ void __launch_bounds__(THREADS)
     return;
 
   head_share share = share_of(a, blockIdx.y, heads);
-  tile_source source;
-  source.block = cuda_blocks(s, a.slot, head_token.row) + first / KV_BLOCK;
-  source.seen = 0;
-  for (int b = 0; b < BLOCKS; b++)
-    source.seen |= unit_seen(all, first + b * KV_BLOCK, KV_BLOCK) << b;
-  source.keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
-  source.values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
-  source.key_dim = a.key_dim;
-  source.value_dim = a.value_dim;
-  source.key_stages = (a.key_dim + STAGE_DIMS - 1) / STAGE_DIMS;
-  source.value_stages = FAST_CHUNK / STAGE_KEYS;
-  source.stage_keys = STAGE_KEYS;
-
-  char *ring = (char *)shared;                     /* [SLOTS][slot_bytes] */
-  float *q = (float *)(ring + SLOTS * slot_bytes); /* [key_dim][Q_STRIDE] */
-  float *term = q + a.key_dim * Q_STRIDE + warp * 2 * PLANE;
-  ask_stage(source, 0, ring);
-  ask_stage(source, 1, ring + slot_bytes);
-  /* Query n is head n % heads of token n / heads; what is beyond the tile or the share is zero and is not written. */
-  for (int query = warp; query < QUERIES; query += WARPS) {
-    int h = query % heads, at = query / heads;
-    bool is = at < count && h < share.count;
-    const float *x = a.q + ((int64_t)(first_token + at) * a.heads + share.first + h) * a.key_dim;
-    for (int e = lane; e < a.key_dim; e += 32)
-      q[e * Q_STRIDE + query] = is ? a.scale * x[e] : 0;
+  if (tid < BLOCKS) {
+    bool seen = unit_seen(all, first + tid * KV_BLOCK, KV_BLOCK);
+    const __half *block =
+        seen ? (const __half *)cuda_blocks(s, a.slot, head_token.row)[first / KV_BLOCK + tid] : nullptr;
+    source.keys[tid] = seen ? block + ref_block_key(share.kv_head, a.key_dim, 0) : nullptr;
+    source.values[tid] = seen ? block + ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0) : nullptr;
   }
   bool whole = true;
   if (tid < QUERIES) {
     int h = tid % heads, at = tid / heads < count ? tid / heads : count - 1, token = first_token + at;
+    bool is = tid / heads < count && h < share.count;
     sight sees = sight_of(a, s.token[token]);
-    tile_query mine = {sees.keep - first, sees.low - first, sees.high - first, false, 0, 0};
+    tile_query mine = {sees.keep - first, sees.low - first, sees.high - first, false, 0, -1};
     whole = mine.kept >= FAST_CHUNK || (mine.low <= 0 && mine.high >= FAST_CHUNK);
-    mine.sees = tid / heads < count && h < share.count && unit_seen(sees, first, FAST_CHUNK);
-    mine.part = fast_part(r, a, token, share.first + h, unit_index(a, sees, first, FAST_CHUNK));
-    mine.out = (int64_t)token * a.heads + share.first + h;
+    if (is) {
+      mine.sees = unit_seen(sees, first, FAST_CHUNK);
+      mine.part = fast_part(r, a, token, share.first + h, unit_index(a, sees, first, FAST_CHUNK));
+      mine.out = (int64_t)token * a.heads + share.first + h;
+    }
     queries[tid] = mine;
   }
   whole = __syncthreads_and(whole);
 
-  float score[EACH][LANE_KEYS] = {}, out[PASSES][N][4] = {}, most[EACH];
-  float4 total;
-  int stages = source.key_stages + source.value_stages;
-  for (int stage = 0; stage < stages; stage++) {
+  /* Queries until the scores are done, then terms. */
+  float *q = (float *)shared, *term = q + warp * 2 * PLANE;
+  char *ring = (char *)(q + shared_front(a.key_dim)); /* [SLOTS][SLOT_BYTES] */
+  int key_stages = (a.key_dim + STAGE_DIMS - 1) / STAGE_DIMS, stages = key_stages + VALUE_STAGES;
+  auto ask = [&](int stage) {
+    char *slot = ring + stage % SLOTS * SLOT_BYTES;
+    if (stage < key_stages)
+      ask_keys(source, a.key_dim, stage, slot);
+    else if (stage < stages)
+      ask_values<STAGE_KEYS>(source, a.value_dim, stage - key_stages, slot);
+    copy_commit();
+  };
+  for (int stage = 0; stage < SLOTS - 1; stage++)
+    ask(stage);
+  load_queries(a, queries, q);
+
+  int stage = 0;
+  float most[EACH];
+  {
+    float score[EACH][LANE_KEYS] = {};
+    for (; stage < key_stages; stage++) {
+      copy_wait<SLOTS - 2>();
+      __syncthreads();
+      ask(stage + SLOTS - 1);
+      int dims = a.key_dim - stage * STAGE_DIMS;
+      const float *mine = q + stage * STAGE_DIMS * Q_STRIDE + warp * EACH;
+      if (dims >= STAGE_DIMS)
+        add_scores(ring + stage % SLOTS * SLOT_BYTES, mine, STAGE_DIMS, score);
+      else
+        add_scores(ring + stage % SLOTS * SLOT_BYTES, mine, dims, score);
+    }
+    __syncthreads();
+    make_terms(a, score, queries + warp * EACH, whole, term, most);
+  }
+  __syncwarp();
+  float4 total = fold_terms(term);
+
+  float out[PASSES][N][4] = {};
+  const float *mine = term + lane / value_share<DIMS>::LANES * PLANE;
+  for (; stage < stages; stage++) {
     copy_wait<SLOTS - 2>();
     __syncthreads();
-    ask_stage(source, stage + SLOTS - 1, ring + (stage + SLOTS - 1) % SLOTS * slot_bytes);
-    const char *slot = ring + stage % SLOTS * slot_bytes;
-    if (stage < source.key_stages) {
-      int dims = a.key_dim - stage * STAGE_DIMS;
-      add_scores(slot, q + stage * STAGE_DIMS * Q_STRIDE + warp * EACH, dims < STAGE_DIMS ? dims : STAGE_DIMS, score);
-      if (stage + 1 < source.key_stages)
-        continue;
-      make_terms(a, score, queries + warp * EACH, whole, term, most);
-      __syncwarp();
-      total = fold_terms(term);
+    ask(stage + SLOTS - 1);
+    int at = (stage - key_stages) * STAGE_KEYS;
+    if (!source.values[at / KV_BLOCK])
       continue;
-    }
-    int at = (stage - source.key_stages) * STAGE_KEYS;
-    if (!(source.seen >> at / KV_BLOCK & 1))
-      continue;
-    const float *mine = term + lane / value_share<DIMS>::LANES * PLANE;
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
-      const __half *value = (const __half *)slot + pass * DIMS + lane % value_share<DIMS>::LANES * 4;
+      const __half *value =
+          (const __half *)(ring + stage % SLOTS * SLOT_BYTES) + pass * DIMS + lane % value_share<DIMS>::LANES * 4;
       if (whole)
         add_values<DIMS, STAGE_KEYS, true>(value, a.value_dim, mine, at, out[pass]);
       else
         add_values<DIMS, STAGE_KEYS, false>(value, a.value_dim, mine, at, out[pass]);
     }
   }
-
-  /* What the chunk comes to, for each query that sees some of it. */
-  int owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
-#pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    float sum = __shfl_sync(~0u,
-                            i % 4 == 0   ? total.x
-                            : i % 4 == 1 ? total.y
-                            : i % 4 == 2 ? total.z
-                                         : total.w,
-                            i / 4 * FAST_LANES);
-    const tile_query &query = queries[warp * EACH + i];
-    if (!query.sees)
-      continue;
-    if (lane == 0)
-      r.most[query.part] = make_float2(most[i], sum);
-    bool alone = r.units == 1; /* nothing to join */
-    float *to = alone ? a.out + query.out * a.value_dim : r.out + query.part * a.value_dim;
-    float factor = alone ? 1.0f / sum : 1.0f;
-#pragma unroll
-    for (int pass = 0; pass < PASSES; pass++) {
-      int e = pass * DIMS + lane % value_share<DIMS>::LANES * 4;
-      const float *x = out[pass][i % N];
-      if (i >= owner && i < owner + N && e < a.value_dim)
-        *(float4 *)(to + e) = make_float4(x[0] * factor, x[1] * factor, x[2] * factor, x[3] * factor);
-    }
-  }
+  write_parts<DIMS, PASSES>(a, r, queries + warp * EACH, most, total, out);
 }
 
 /* ---- launching ---- */
 
-typedef void tile_kernel(op_attention, cuda_step, fast_room, int, int);
+typedef void tile_kernel(op_attention, cuda_step, fast_room, int);
 
 /* By value_dim, ascending. */
 static const struct {
@@ -338,21 +378,14 @@ static const struct {
 } tile_kernels[] = {{64, tile_chunk<64, 1>}, {128, tile_chunk<128, 1>}, {256, tile_chunk<128, 2>}};
 enum { TILE_KERNELS = sizeof tile_kernels / sizeof tile_kernels[0] };
 
-static int slot_of(const op_attention *a)
-{
-  int keys = STAGE_DIMS * FAST_CHUNK * 2, values = a->value_dim * KV_BLOCK * 2;
-  return a->value_dim > 128 || keys > values ? keys : values; /* 256 dims of 32 values are as much */
-}
-
 static size_t shared_of(const op_attention *a)
 {
-  return (size_t)SLOTS * slot_of(a) + ((size_t)a->key_dim * Q_STRIDE + WARPS * 2 * PLANE) * sizeof(float);
+  return shared_front(a->key_dim) * sizeof(float) + (size_t)SLOTS * SLOT_BYTES;
 }
 
 bool fast_tile_fits(const cuda_context *cx, const op_attention *a)
 {
-  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 &&
-         shared_of(a) + 1024 <= cx->shared_most;
+  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 && shared_of(a) <= dynamic_most(cx);
 }
 
 void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
@@ -363,12 +396,11 @@ void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
   /* Tokens of a tile may begin in one unit and end in the next. */
   int units = a->window ? r->units + 1 : r->units;
   dim3 grid(units, share_count(*a, heads), (unsigned)cuda_ceil(r->count, QUERIES / heads));
-  cuda_launch(cx, false, tile_kernels[i].kernel, grid, dim3(THREADS), shared_of(a), *a, *s, *r, heads, slot_of(a));
+  cuda_launch(cx, false, tile_kernels[i].kernel, grid, dim3(THREADS), shared_of(a), *a, *s, *r, heads);
 }
 
 void fast_tile_setup(cuda_context *cx)
 {
-  for (int i = 0; i < TILE_KERNELS && cx->error == cudaSuccess; i++)
-    cx->error = cudaFuncSetAttribute(tile_kernels[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)cx->shared_most - 1024);
+  for (int i = 0; i < TILE_KERNELS; i++)
+    allow_shared(cx, (const void *)tile_kernels[i].kernel, dynamic_most(cx));
 }

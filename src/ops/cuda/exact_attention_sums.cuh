@@ -1,0 +1,136 @@
+/* exact_attention_sums.cuh - sums of exact attention that run in a single thread: a dot product, and long chains.
+ *
+ * An addition that waits for the one before it takes 4.16 cycles, and a warp that adds has three free issue slots at
+ * each. What may not happen is that it waits for an operand, so operands come a batch ahead, from shared memory.
+ */
+#ifndef TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
+#define TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
+
+#include "ops/cuda/cuda.cuh"
+
+/* ---- scores ---- */
+
+/* A thread a key of a block, all heads of the share: what it loads of a key serves them all. q [key_dim][HEADS]. */
+template <int HEADS> static __device__ void plain_scores(const float *key, const float *q, int key_dim, float *sum)
+{
+  enum { LOADS = 32 };
+  int e = 0;
+  for (; e + LOADS <= key_dim; e += LOADS) {
+    float k[LOADS];
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+      k[i] = __ldcs(key + (size_t)(e + i) * KV_BLOCK);
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+#pragma unroll
+      for (int h = 0; h < HEADS; h++)
+        sum[h] += q[(e + i) * HEADS + h] * k[i];
+  }
+  for (; e < key_dim; e++)
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+      sum[h] += q[e * HEADS + h] * key[(size_t)e * KV_BLOCK];
+}
+
+/* ---- chains ---- */
+
+enum { BATCH = 16 }; /* links of a chain whose operands are loaded together */
+
+/* Loads that stay where they are written: the compiler would move them down to their uses, and a chain would wait for
+ * each batch (20 % of its time). */
+static __device__ float load_now(const float *from)
+{
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"((unsigned)__cvta_generic_to_shared(from)));
+  return x;
+}
+
+static __device__ float4 load_four_now(const float *from)
+{
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"((unsigned)__cvta_generic_to_shared(from)));
+  return x;
+}
+
+/* Terms of a batch, or weights. */
+struct batch {
+  float4 four[BATCH / 4];
+};
+
+static __device__ batch load_batch(const float *from)
+{
+  batch b;
+#pragma unroll
+  for (int i = 0; i < BATCH / 4; i++)
+    b.four[i] = load_four_now(from + 4 * i);
+  return b;
+}
+
+static __device__ float add_batch(batch b, float sum)
+{
+#pragma unroll
+  for (int i = 0; i < BATCH / 4; i++)
+    sum = sum + b.four[i].x + b.four[i].y + b.four[i].z + b.four[i].w;
+  return sum;
+}
+
+/* sum + term[0] + ... in order, by every lane alike; count a multiple of 2 * BATCH, and BATCH more may be read. */
+static __device__ float add_up(const float *term, int count, float sum)
+{
+  batch now = load_batch(term), next;
+#pragma unroll 1
+  for (int at = 0; at < count; at += 2 * BATCH) {
+    next = load_batch(term + at + BATCH);
+    sum = add_batch(now, sum);
+    now = load_batch(term + at + 2 * BATCH);
+    sum = add_batch(next, sum);
+  }
+  return sum;
+}
+
+/* Weights and values of a batch. */
+struct weighted_batch {
+  batch weight;
+  float value[BATCH];
+};
+
+template <int STRIDE> static __device__ weighted_batch load_weighted(const float *value, const float *weight)
+{
+  weighted_batch b;
+  b.weight = load_batch(weight);
+#pragma unroll
+  for (int i = 0; i < BATCH; i++)
+    b.value[i] = load_now(value + i * STRIDE);
+  return b;
+}
+
+static __device__ float add_weighted_batch(const weighted_batch &b, float out)
+{
+#pragma unroll
+  for (int i = 0; i < BATCH / 4; i++) {
+    out += b.weight.four[i].x * b.value[4 * i];
+    out += b.weight.four[i].y * b.value[4 * i + 1];
+    out += b.weight.four[i].z * b.value[4 * i + 2];
+    out += b.weight.four[i].w * b.value[4 * i + 3];
+  }
+  return out;
+}
+
+/* out + weight[0] * value[0] + ... in order, values STRIDE apart; count as in add_up. */
+template <int STRIDE>
+static __device__ float add_weighted(const float *value, const float *weight, int count, float out)
+{
+  weighted_batch now = load_weighted<STRIDE>(value, weight), next;
+#pragma unroll 1
+  for (int at = 0; at < count; at += 2 * BATCH) {
+    next = load_weighted<STRIDE>(value + (at + BATCH) * STRIDE, weight + at + BATCH);
+    out = add_weighted_batch(now, out);
+    now = load_weighted<STRIDE>(value + (at + 2 * BATCH) * STRIDE, weight + at + 2 * BATCH);
+    out = add_weighted_batch(next, out);
+  }
+  return out;
+}
+
+#endif
