@@ -52,12 +52,12 @@ struct exact_job {
   int64_t k, row_bytes;
   int tokens, outputs;
   int group_log2;
-  ops_dtype stored; /* of scales and biases */
-  bool x_by_16;     /* rows of x start at multiples of 16 bytes */
-  bool w_by_16;     /* rows of the matrices too */
-  bool shortcut;    /* packed: quick decoding is exact in all of them */
-  uint32_t one;     /* the bits of 1.0f (exact_pack.cuh) */
-  int row_warps;    /* of a block; its other warps have other tokens of the same rows */
+  ops_dtype stored;           /* of scales and biases */
+  bool x_by_16;               /* rows of x start at multiples of 16 bytes */
+  bool w_by_16;               /* rows of the matrices too */
+  bool shortcut;              /* packed: quick decoding is exact in all of them */
+  uint32_t one;               /* the bits of 1.0f (exact_pack.cuh) */
+  int row_warps, token_warps; /* of a block: warps with rows of their own, times warps with other tokens of them */
   exact_output out[3];
 };
 

@@ -3,11 +3,11 @@
  * A kernel has some words of a row's little-endian bit stream in registers, from a weight whose bits start a word. All
  * positions are known when the template is made, so a code costs a shift and a mask.
  *
- * An affine weight is fl(fl(code * scale) + bias). Where code * scale is exact in float32, that is fmaf(code, scale,
- * bias), one instruction less. It is exact when scale has at most 16 significant bits (its lowest 8 are zero; every
- * bf16 and f16 scale is such) and the product is finite: a code has at most 8 bits, 16 + 8 = 24, and multiplying by a
- * whole number needs no bit below the lowest of the scale, so subnormals are no exception. |scale| < 2^119 keeps 255 *
- * scale below 2^127. Other scales take two roundings.
+ * An affine weight is fl(fl(code * scale) + bias): two roundings, unless code * scale is exact. It is when scale has at
+ * most 16 significant bits (its lowest 8 are zero; every bf16 and f16 scale is such) and the product is finite: a code
+ * has at most 8 bits, 16 + 8 = 24, and multiplying by a whole number needs no bit below the lowest of the scale, so
+ * subnormals are no exception. fmaf(code, scale, bias) has the same bits then, and exact_pack.cuh builds on that. Here
+ * the two operations are what is done: which scales allow one would be a question in the innermost loop.
  *
  * Values of the fp modes: the bits of an fp4 or fp8 put where float32 has its exponent and mantissa are the value too
  * small by 2^126 or 2^120 (the biases differ by that; subnormals fit), and multiplying by a power of two is exact.
@@ -40,14 +40,14 @@ static constexpr __host__ __device__ int exact_summed(int format)
 /* What decodes the weights of a row from some k on. */
 struct exact_how {
   float scale, bias;
-  bool fused; /* code * scale is exact */
-  int shift;  /* ternary: of the row's pair of bits */
+  int shift; /* ternary: of the row's pair of bits */
 };
 
-static inline __device__ exact_how exact_how_affine(float scale, float bias)
+/* Whether code * scale is exact for every code of 8 bits: |scale| < 2^119 keeps 255 * scale below 2^127. */
+static inline __device__ bool exact_scale(float scale)
 {
   uint32_t bits = __float_as_uint(scale);
-  return exact_how{scale, bias, (bits & 0xff) == 0 && (bits & 0x7fffffff) < 0x7b000000, 0};
+  return (bits & 0xff) == 0 && (bits & 0x7fffffff) < 0x7b000000;
 }
 
 /* A scale or bias as it lies in memory, widened later: so that a load may be under way for long. */
@@ -85,25 +85,22 @@ static inline __device__ float exact_float(uint32_t code)
   return __uint_as_float(code | 0x4b000000) - 8388608.0f;
 }
 
+template <int BITS> static inline __device__ float exact_code_float(const uint32_t *words, int i)
+{
+  if (BITS == 8) /* the byte under the top byte of 2^23 in one instruction */
+    return __uint_as_float(__byte_perm(words[i / 4], 0x4b000000, 0x7440 | i % 4)) - 8388608.0f;
+  return exact_float(exact_code<BITS>(words, i));
+}
+
 /* Weights 8 * piece .. of the words, as far as they are decoded before summing: summed formats are not yet scaled. */
 template <int FORMAT>
 static inline __device__ void exact_decode(const uint32_t *words, int piece, const exact_how &how, float (&value)[8])
 {
   constexpr int BITS = exact_bits(FORMAT);
   if constexpr (exact_affine(FORMAT)) {
-    float code[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-      code[i] = exact_float(exact_code<BITS>(words, 8 * piece + i));
-    if (how.fused) {
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        value[i] = fmaf(code[i], how.scale, how.bias);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        value[i] = code[i] * how.scale + how.bias;
-    }
+      value[i] = exact_code_float<BITS>(words, 8 * piece + i) * how.scale + how.bias;
   } else {
 #pragma unroll
     for (int i = 0; i < 8; i++) {

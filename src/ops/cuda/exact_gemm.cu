@@ -104,14 +104,14 @@ template <int FORMAT>
 static inline __device__ void store_weights(const gemm_weights<FORMAT> &w, const exact_job &job, int shift, float *to)
 {
   float value[8];
-  exact_how how = {0, 0, false, shift};
+  exact_how how = {0, 0, shift};
   if (FORMAT == EXACT_PACKED) {
-    how = exact_how_affine(exact4_scale(job.stored, w.scale), exact4_bias(job.stored, w.scale));
+    how = {exact4_scale(job.stored, w.scale), exact4_bias(job.stored, w.scale), 0};
     uint32_t word = __funnelshift_r(w.word[0], w.word[0], 7); /* as it was before packing */
     exact_decode<EXACT_A4>(&word, 0, how, value);
   } else {
     if (exact_affine(FORMAT))
-      how = exact_how_affine(exact_widen(job.stored, w.scale), exact_widen(job.stored, w.bias));
+      how = {exact_widen(job.stored, w.scale), exact_widen(job.stored, w.bias), 0};
     exact_decode<FORMAT>(w.word, 0, how, value);
   }
 #pragma unroll

@@ -18,93 +18,124 @@
 /* Shared memory of a multiprocessor that a block may count on, and a little for barriers. */
 enum { ONE_SHARED = 227 * 1024, BODY_PRODUCTS = EXACT4_BODY * EXACT4_ROWS * 4 };
 
+/* All at once, not a round trip for each 16 bytes of a thread. */
 static inline __device__ void copy_input(const exact_job &job, float4 *to)
 {
   for (int i = threadIdx.x; i < job.k / 4; i += blockDim.x)
-    to[i] = ((const float4 *)job.x)[i];
+    exact_copy_16(to + i, (const float4 *)job.x + i, 16);
+  exact_commit();
 }
 
-/* Eight products with the inputs at x, of the weights of a word. */
+/* Eight products, of the weights of a word and these inputs. */
 template <bool SHORTCUT>
-static inline __device__ void products(float (&p)[8], uint32_t word, const exact4_how &how, uint32_t one,
-                                       const float4 *x)
+static inline __device__ void products(float (&p)[8], uint32_t word, const exact4_how &how, uint32_t one, float4 low,
+                                       float4 high)
 {
-  float value[8];
+  float value[4];
   exact4_decode<SHORTCUT>(word, how, one, value);
-  float4 low = x[0], high = x[1];
   p[0] = low.x * value[0], p[1] = low.y * value[1], p[2] = low.z * value[2], p[3] = low.w * value[3];
-  p[4] = high.x * value[4], p[5] = high.y * value[5], p[6] = high.z * value[6], p[7] = high.w * value[7];
+  exact4_decode<SHORTCUT>(exact4_swap(word), how, one, value);
+  p[4] = high.x * value[0], p[5] = high.y * value[1], p[6] = high.z * value[2], p[7] = high.w * value[3];
 }
+
+/* A lane's weights of a body. */
+template <int GROUP> struct body {
+  uint32_t word[8], pair[GROUP == 5 ? 2 : 1];
+};
 
 /* ---- many rows ---- */
 
-enum { STREAM_STAGES = 4, STREAM_WARPS = 8 };
+enum { STREAM_SLOTS = 4, STREAM_WARPS = 8 };
 
-template <int GROUP, bool SHORTCUT>
-static __global__ void __launch_bounds__(32 * STREAM_WARPS) stream_kernel(exact_job job)
+/* A slot of the ring has a body: two chunks a lane, then the words of its groups. */
+static constexpr __host__ __device__ int slot_bytes(int group)
 {
-  /* A stage is a block: 64 k, or 128 where the group is. */
-  constexpr int SPAN = 1 << exact4_span_log2(GROUP), BLOCK = exact4_block(GROUP), PAIRS = SPAN >> GROUP;
-  constexpr int CHUNKS = SPAN / 32;
+  return 2 * 512 + (group == 5 ? 2 : 1) * 128;
+}
+
+template <int GROUP> static inline __device__ void stream_fetch(uint8_t *slot, const uint8_t *tile, int b)
+{
+  const uint8_t *chunks = tile + exact4_chunk(GROUP, (int64_t)b * EXACT4_BODY);
+  const uint8_t *pairs = tile + exact4_group(GROUP, (int64_t)b * EXACT4_BODY);
+  int lane = threadIdx.x % 32;
+  exact_copy_16(slot + lane * 16, chunks + lane * 16, 16);
+  exact_copy_16(slot + 512 + lane * 16, chunks + 512 + lane * 16, 16);
+  exact_copy_4(slot + 1024 + lane * 4, pairs + lane * 4);
+  if (GROUP == 5)
+    exact_copy_4(slot + 1152 + lane * 4, pairs + 128 + lane * 4);
+}
+
+template <int GROUP> static inline __device__ void stream_read(body<GROUP> &w, const uint8_t *slot)
+{
+  int lane = threadIdx.x % 32;
+  *(uint4 *)w.word = ((const uint4 *)slot)[lane];
+  *(uint4 *)(w.word + 4) = ((const uint4 *)slot)[32 + lane];
+  w.pair[0] = ((const uint32_t *)(slot + 1024))[lane];
+  if (GROUP == 5)
+    w.pair[1] = ((const uint32_t *)(slot + 1152))[lane];
+}
+
+/* The additions are one chain; for nothing else to be waited for, products are a word ahead of them, and the registers
+ * that products are made of are filled a body (weights) and a word (inputs) ahead. What is read ahead at the end lies
+ * in the block's shared memory and is not used. */
+template <int GROUP, bool SHORTCUT>
+static __global__ void __launch_bounds__(32 * STREAM_WARPS, 1) stream_kernel(exact_job job)
+{
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, blocks = (int)(job.k / SPAN);
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, bodies = (int)(job.k / EXACT4_BODY);
   int64_t tile = (int64_t)(blockIdx.x - out.first) * (blockDim.x / 32) + warp;
-  float4 *x = (float4 *)shared;
-  uint8_t *ring = shared + job.k * 4 + warp * STREAM_STAGES * BLOCK;
+  const float4 *x = (const float4 *)shared;
+  uint8_t *ring = shared + job.k * 4 + warp * STREAM_SLOTS * slot_bytes(GROUP);
   bool there = tile * EXACT4_ROWS < out.n;
-  const uint8_t *from = out.data + (there ? tile : 0) * blocks * BLOCK;
+  const uint8_t *weights = out.data + (there ? tile : 0) * exact4_tile_bytes(GROUP, job.k);
 
-  auto fetch = [&](int b, int slot) {
-    if (b < blocks) {
-      const uint8_t *source = from + (int64_t)b * BLOCK;
-      uint8_t *to = ring + slot * BLOCK;
+  copy_input(job, (float4 *)shared);
 #pragma unroll
-      for (int i = 0; i < CHUNKS; i++)
-        exact_copy_16(to + i * 512 + lane * 16, source + i * 512 + lane * 16, 16);
-#pragma unroll
-      for (int i = 0; i < PAIRS; i++)
-        exact_copy_4(to + CHUNKS * 512 + i * 128 + lane * 4, source + CHUNKS * 512 + i * 128 + lane * 4);
-    }
+  for (int i = 0; i < STREAM_SLOTS - 1; i++) {
+    if (i < bodies)
+      stream_fetch<GROUP>(ring + i * slot_bytes(GROUP), weights, i);
     exact_commit();
-  };
-#pragma unroll
-  for (int i = 0; i < STREAM_STAGES - 1; i++)
-    fetch(i, i);
-  copy_input(job, x);
+  }
+  exact_wait<STREAM_SLOTS - 1>();
   __syncthreads();
   if (!there)
     return;
-  float sum = 0;
+  body<GROUP> now, next;
+  exact_wait<STREAM_SLOTS - 2>();
+  stream_read(now, ring);
+  exact4_how how = exact4_prepare<SHORTCUT>(job.stored, now.pair[0]), second = how;
+  float p[8], sum = 0;
+  float4 low = x[2], high = x[3];
+  products<SHORTCUT>(p, now.word[0], how, job.one, x[0], x[1]);
   int slot = 0;
 #pragma unroll 1
-  for (int b = 0; b < blocks; b++) {
-    exact_wait<STREAM_STAGES - 2>();
-    fetch(b + STREAM_STAGES - 1, slot == 0 ? STREAM_STAGES - 1 : slot - 1); /* the slot that was used last */
-    const uint8_t *block = ring + slot * BLOCK;
-#pragma unroll(GROUP > 6 ? 1 : 2)
-    for (int body = 0; body < SPAN / EXACT4_BODY; body++) {
-      exact4_how how;
+  for (int b = 0; b < bodies; b++, x += EXACT4_BODY / 4) {
+    int after = slot + 1 == STREAM_SLOTS ? 0 : slot + 1, last = slot == 0 ? STREAM_SLOTS - 1 : slot - 1;
+    exact_wait<STREAM_SLOTS - 3>();
+    stream_read(next, ring + after * slot_bytes(GROUP));
+    if (b + STREAM_SLOTS - 1 < bodies)
+      stream_fetch<GROUP>(ring + last * slot_bytes(GROUP), weights, b + STREAM_SLOTS - 1);
+    exact_commit();
+    if (GROUP == 5)
+      second = exact4_prepare<SHORTCUT>(job.stored, now.pair[GROUP == 5]);
 #pragma unroll
-      for (int c = 0; c < 2; c++) {
-        int chunk = 2 * body + c;
-        if (c == 0 || GROUP == 5) {
-          int pair = GROUP == 5 ? c : 0;
-          how = exact4_prepare<SHORTCUT>(job.stored, ((const uint32_t *)(block + CHUNKS * 512 + pair * 128))[lane]);
-        }
-        uint4 four = ((const uint4 *)(block + chunk * 512))[lane];
-        uint32_t word[4] = {four.x, four.y, four.z, four.w};
+    for (int j = 0; j < 8; j++) {
+      float q[8];
+      float4 x_low = low, x_high = high;
+      low = x[2 * j + 4], high = x[2 * j + 5];
+      if (j == 7)
+        how = exact4_prepare<SHORTCUT>(job.stored, next.pair[0]);
+      products<SHORTCUT>(q, j < 7 ? now.word[j < 7 ? j + 1 : 0] : next.word[0],
+                         GROUP == 5 && j >= 3 && j < 7 ? second : how, job.one, x_low, x_high);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-          float p[8];
-          products<SHORTCUT>(p, word[j], how, job.one, x + b * (SPAN / 4) + chunk * 8 + j * 2);
-#pragma unroll
-          for (int i = 0; i < 8; i++)
-            sum = sum + p[i];
-        }
+      for (int i = 0; i < 8; i++) {
+        sum = sum + p[i];
+        p[i] = q[i];
       }
     }
-    slot = slot + 1 == STREAM_STAGES ? 0 : slot + 1;
+    now = next;
+    slot = after;
   }
   int64_t n = tile * EXACT4_ROWS + lane;
   if (n < out.n)
@@ -113,7 +144,7 @@ static __global__ void __launch_bounds__(32 * STREAM_WARPS) stream_kernel(exact_
 
 static size_t stream_shared(int group, int64_t k, int warps)
 {
-  return (size_t)k * 4 + (size_t)(warps * STREAM_STAGES * exact4_block(group));
+  return (size_t)k * 4 + (size_t)(warps * STREAM_SLOTS * slot_bytes(group));
 }
 
 /* ---- few rows ---- */
@@ -159,46 +190,40 @@ static inline __device__ void barrier_wait(uint64_t *barrier, uint32_t parity)
     ;
 }
 
-/* What is on its way for one body. */
-struct chain_weights {
-  uint4 chunk[2];
-  uint32_t pair[2];
-};
-
-template <int GROUP> static inline __device__ void chain_load(chain_weights &w, const uint8_t *tile, int body)
+template <int GROUP> static inline __device__ void chain_load(body<GROUP> &w, const uint8_t *tile, int b)
 {
   int lane = threadIdx.x % 32;
-  int64_t k = (int64_t)body * EXACT4_BODY;
-  const uint4 *chunks = (const uint4 *)(tile + exact4_chunk(GROUP, k));
-  const uint32_t *pairs = (const uint32_t *)(tile + exact4_group(GROUP, k));
-  w.chunk[0] = __ldcs(chunks + lane);
-  w.chunk[1] = __ldcs(chunks + 32 + lane);
+  const uint4 *chunks = (const uint4 *)(tile + exact4_chunk(GROUP, (int64_t)b * EXACT4_BODY));
+  const uint32_t *pairs = (const uint32_t *)(tile + exact4_group(GROUP, (int64_t)b * EXACT4_BODY));
+  *(uint4 *)w.word = __ldcs(chunks + lane);
+  *(uint4 *)(w.word + 4) = __ldcs(chunks + 32 + lane);
   w.pair[0] = __ldcs(pairs + lane);
   if (GROUP == 5)
-    w.pair[1] = __ldcs(pairs + 32 + lane);
+    w.pair[GROUP == 5] = __ldcs(pairs + 32 + lane);
 }
 
 /* Product warp `maker`: bodies maker, maker + CHAIN_MAKERS, ... */
 template <int GROUP, bool SHORTCUT>
 static inline __device__ void chain_make(const exact_job &job, const uint8_t *tile, const float4 *x, float4 *slots,
-                                         uint64_t *full, uint64_t *empty, int maker, chain_weights w)
+                                         uint64_t *full, uint64_t *empty, int maker, body<GROUP> next)
 {
   int bodies = (int)(job.k / EXACT4_BODY), lane = threadIdx.x % 32;
 #pragma unroll 1
   for (int b = maker; b < bodies; b += CHAIN_MAKERS) {
     int slot = b % CHAIN_SLOTS, round = b / CHAIN_SLOTS;
-    exact4_how how = exact4_prepare<SHORTCUT>(job.stored, w.pair[0]);
-    exact4_how second = GROUP == 5 ? exact4_prepare<SHORTCUT>(job.stored, w.pair[1]) : how;
-    uint32_t word[8] = {w.chunk[0].x, w.chunk[0].y, w.chunk[0].z, w.chunk[0].w,
-                        w.chunk[1].x, w.chunk[1].y, w.chunk[1].z, w.chunk[1].w};
+    body<GROUP> now = next;
+    exact4_how how = exact4_prepare<SHORTCUT>(job.stored, now.pair[0]), second = how;
+    if (GROUP == 5)
+      second = exact4_prepare<SHORTCUT>(job.stored, now.pair[GROUP == 5]);
     if (b + CHAIN_MAKERS < bodies)
-      chain_load<GROUP>(w, tile, b + CHAIN_MAKERS);
+      chain_load<GROUP>(next, tile, b + CHAIN_MAKERS);
     barrier_wait(empty + slot, (round & 1) ^ 1);
     float4 *to = slots + slot * (BODY_PRODUCTS / 16) + lane;
 #pragma unroll
     for (int j = 0; j < 8; j++) {
       float p[8];
-      products<SHORTCUT>(p, word[j], GROUP == 5 && j >= 4 ? second : how, job.one, x + b * 16 + 2 * j);
+      products<SHORTCUT>(p, now.word[j], GROUP == 5 && j >= 4 ? second : how, job.one, x[b * 16 + 2 * j],
+                         x[b * 16 + 2 * j + 1]);
       to[(2 * j) * 32] = make_float4(p[0], p[1], p[2], p[3]);
       to[(2 * j + 1) * 32] = make_float4(p[4], p[5], p[6], p[7]);
     }
@@ -262,7 +287,7 @@ static inline __device__ float chain_add(int bodies, const float4 *slots, uint64
 }
 
 template <int GROUP, bool SHORTCUT>
-static __global__ void __launch_bounds__(32 * CHAIN_WARPS) chain_kernel(exact_job job)
+static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact_job job)
 {
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
@@ -272,7 +297,7 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS) chain_kernel(exact_jo
   uint64_t *full = (uint64_t *)(slots + CHAIN_SLOTS * (BODY_PRODUCTS / 16)), *empty = full + CHAIN_SLOTS;
   const uint8_t *weights = out.data + tile * exact4_tile_bytes(GROUP, job.k);
   int maker = warp < CHAIN_IDLE ? warp - 1 : warp - 2;
-  chain_weights w;
+  body<GROUP> w;
   if (threadIdx.x < CHAIN_SLOTS) {
     barrier_make(full + threadIdx.x);
     barrier_make(empty + threadIdx.x);
@@ -280,6 +305,7 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS) chain_kernel(exact_jo
   if (warp != 0 && warp != CHAIN_IDLE && maker < bodies)
     chain_load<GROUP>(w, weights, maker);
   copy_input(job, x);
+  exact_wait<0>();
   __syncthreads();
   if (warp == CHAIN_IDLE)
     return;

@@ -18,7 +18,7 @@
  * * code is exact (exact_format.cuh has why, and when). Packing counts the groups for which one of this fails
  * (exact4_quick); a matrix without any has `shortcut`. Groups as mlx quantises them to bfloat16 never fail: their
  * |bias| is 7.5 scales at least, so both 8-bit numbers lie within 24 bits; float16 scales often do. Safe decoding takes
- * the code out of the same float by another fmaf, which is exact.
+ * the code out of the same float by an fmaf, which is exact, and then does as the definition: two instructions more.
  *
  * (A weight that is zero may have the other sign than in the definition. No sum notices: it starts at +0 and so is
  * never -0. exact4_value is for those who take a weight itself, and has the definition's own operations.)
@@ -103,7 +103,7 @@ static inline __device__ float exact4_value(const ops_weight &w, int64_t n, int6
 /* Whether all weights of a group may be decoded quickly. */
 static inline __device__ bool exact4_quick(float scale, float bias)
 {
-  if (!exact_how_affine(scale, bias).fused)
+  if (!exact_scale(scale))
     return false;
   for (int e = 4; e <= 16; e += 4) {
     /* What the difference of two floats loses is itself a float, and these six operations have it (Knuth). */
@@ -120,8 +120,7 @@ static inline __device__ bool exact4_quick(float scale, float bias)
 
 /* Constants of a group. */
 struct exact4_how {
-  float by[4], plus[4]; /* shortcut: scale * P, bias - scale * P */
-  exact_how safe;
+  float by[4], plus[4]; /* scale * P, bias - scale * P; safe: scale, bias */
 };
 
 template <bool SHORTCUT> static inline __device__ exact4_how exact4_prepare(ops_dtype stored, uint32_t pair)
@@ -135,7 +134,8 @@ template <bool SHORTCUT> static inline __device__ exact4_how exact4_prepare(ops_
       how.plus[i] = bias - how.by[i];
     }
   } else {
-    how.safe = exact_how_affine(scale, bias);
+    how.by[0] = scale;
+    how.plus[0] = bias;
   }
   return how;
 }
@@ -149,36 +149,31 @@ template <int MASK> static inline __device__ float exact4_float(uint32_t word, u
   return __uint_as_float(bits);
 }
 
-/* The eight weights of a word. */
+/* Four weights: the first of the word, or the last with the word's halves swapped. */
 template <bool SHORTCUT>
-static inline __device__ void exact4_decode(uint32_t word, const exact4_how &how, uint32_t one, float (&value)[8])
+static inline __device__ void exact4_decode(uint32_t word, const exact4_how &how, uint32_t one, float (&value)[4])
 {
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    value[4 * half] = exact4_float<0x780>(word, one);
-    value[4 * half + 1] = exact4_float<0x7800>(word, one);
-    value[4 * half + 2] = exact4_float<0x78000>(word, one);
-    value[4 * half + 3] = exact4_float<0x780000>(word, one);
-    word = __funnelshift_l(word, word, 16);
-  }
+  value[0] = exact4_float<0x780>(word, one);
+  value[1] = exact4_float<0x7800>(word, one);
+  value[2] = exact4_float<0x78000>(word, one);
+  value[3] = exact4_float<0x780000>(word, one);
   if constexpr (SHORTCUT) {
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-      value[i] = fmaf(how.by[i % 4], value[i], how.plus[i % 4]);
+    for (int i = 0; i < 4; i++)
+      value[i] = fmaf(how.by[i], value[i], how.plus[i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-      value[i] = fmaf(value[i], (float)(1 << (16 - 4 * (i % 4))), -(float)(1 << (16 - 4 * (i % 4))));
-    if (how.safe.fused) {
+    for (int i = 0; i < 4; i++)
+      value[i] = fmaf(value[i], (float)(1 << (16 - 4 * i)), -(float)(1 << (16 - 4 * i)));
 #pragma unroll
-      for (int i = 0; i < 8; i++)
-        value[i] = fmaf(value[i], how.safe.scale, how.safe.bias);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        value[i] = value[i] * how.safe.scale + how.safe.bias;
-    }
+    for (int i = 0; i < 4; i++)
+      value[i] = value[i] * how.by[0] + how.plus[0];
   }
+}
+
+static inline __device__ uint32_t exact4_swap(uint32_t word)
+{
+  return __funnelshift_l(word, word, 16);
 }
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A lane has a row of the matrix and some tokens, and walks k upwards: decode eight weights, multiply and add them for
  * each token. Rows lie far apart in memory, so a warp whose lanes read their own rows would ask for 32 sectors at once;
- * instead the block copies a stage (up to 128 bytes of each of its rows, whole units of the format, and the inputs that
+ * instead the block copies a stage (up to 256 bytes of each of its rows, whole units of the format, and the inputs that
  * meet them) into shared memory with cp.async, where stages form a ring. A row there has an odd number of 16-byte
  * chunks, so that lanes read 16 bytes each without bank conflicts.
  *
@@ -11,17 +11,18 @@
  * are -0: a weight of +0 times -0 is -0, which no sum minds.
  *
  * A block is row_warps warps with 32 rows each, times warps that have other tokens of the same rows: where there are
- * few rows, splitting tokens over warps fills the machine, at the price of decoding twice.
+ * few rows, splitting tokens over warps fills the machine, at the price of decoding twice. If that leaves a block with
+ * fewer than four warps, others only copy for them: a warp that is alone on its scheduler has nothing to hide behind.
  */
 #include "ops/cuda/exact_format.cuh"
 
-enum { ROWS_STAGES = 3, ROWS_WARPS = 8 };
+enum { ROWS_STAGES = 3, ROWS_WARPS = 8 /* that compute */, ROWS_LEAST = 4 };
 
 /* Values of a row in a stage; of a unit, which one group covers (nvfp4: two). */
 static constexpr __host__ __device__ int stage_values(int format)
 {
   int bits = exact_bits(format);
-  return bits <= 4 ? 256 : bits <= 8 ? 128 : bits == 16 ? 64 : 32;
+  return bits <= 8 ? 256 : bits == 16 ? 128 : 64;
 }
 
 static constexpr __host__ __device__ int unit_values(int format)
@@ -46,32 +47,36 @@ static size_t stage_bytes(int format, int rows, int tokens)
   return (size_t)rows * stage_pitch(format) + (size_t)tokens * stage_values(format) * sizeof(float);
 }
 
-/* ---- filling a stage ---- */
+/* The row of bytes that row n is in; `base`: that of the block's first row. */
+template <int FORMAT> static inline __device__ int64_t byte_row(const exact_output &out, int64_t n)
+{
+  return FORMAT == EXACT_TERNARY ? (int64_t)((uint32_t)n % (uint32_t)out.byte_rows) : n;
+}
 
-/* CHUNKS of each row from byte `from` on. */
+/* ---- filling a stage, by threads `me` of `all` ---- */
+
+/* CHUNKS of each row from byte `from` on. A row's chunks go to neighbouring threads. */
 template <int FORMAT, int CHUNKS>
 static inline __device__ void copy_rows(const exact_job &job, const exact_output &out, uint8_t *to, int64_t first,
-                                        int rows, int64_t from)
+                                        int rows, int64_t from, int me, int all)
 {
-  for (int c = threadIdx.x; c < rows * CHUNKS; c += blockDim.x) {
-    int r = c / CHUNKS, j = c % CHUNKS;
-    int64_t n = first + r;
-    const uint8_t *source = out.data;
-    int valid = 0;
-    if (n < out.n) {
-      int64_t start = (FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes, end = start + job.row_bytes;
-      int64_t at = (start & ~(int64_t)15) + from + 16 * j;
-      valid = at >= end ? 0 : end - at < 16 ? (int)(end - at) : 16;
-      source += valid ? at : 0;
-    }
-    exact_copy_16(to + r * stage_pitch(FORMAT) + 16 * j, source, valid);
+  constexpr int LANES = CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
+  int j = me % LANES;
+  if (j >= CHUNKS)
+    return;
+  for (int r = me / LANES; r < rows; r += all / LANES) {
+    int64_t start = byte_row<FORMAT>(out, min(first + r, out.n - 1)) * job.row_bytes;
+    int64_t at = (start & ~(int64_t)15) + from + 16 * j, left = start + job.row_bytes - at;
+    int valid = left >= 16 ? 16 : left > 0 ? (int)left : 0;
+    exact_copy_16(to + r * stage_pitch(FORMAT) + 16 * j, out.data + (valid ? at : 0), valid);
   }
 }
 
 template <int VALUES>
-static inline __device__ void copy_inputs(const exact_job &job, float *to, int first, int tokens, int64_t from)
+static inline __device__ void copy_inputs(const exact_job &job, float *to, int first, int tokens, int64_t from, int me,
+                                          int all)
 {
-  for (int c = threadIdx.x; c < tokens * (VALUES / 4); c += blockDim.x) {
+  for (int c = me; c < tokens * (VALUES / 4); c += all) {
     int t = c / (VALUES / 4), j = c % (VALUES / 4) * 4;
     int token = min(first + t, job.tokens - 1);
     const float *source = job.x + token * job.k + from + j;
@@ -97,15 +102,11 @@ template <int WORDS> static inline __device__ void unit_words(uint32_t (&word)[W
 {
   if (aligned) {
 #pragma unroll
-    for (int i = 0; i < WORDS; i += WORDS % 4 ? 1 : 4) {
-      if (WORDS % 4 == 0) {
-        uint4 four = *(const uint4 *)(at + 4 * i);
-        word[i] = four.x, word[i + 1 < WORDS ? i + 1 : 0] = four.y;
-        word[i + 2 < WORDS ? i + 2 : 0] = four.z, word[i + 3 < WORDS ? i + 3 : 0] = four.w;
-      } else {
-        word[i] = *(const uint32_t *)(at + 4 * i);
-      }
-    }
+    for (int i = 0; i < WORDS; i++)
+      if (WORDS % 4)
+        word[i] = ((const uint32_t *)at)[i];
+      else if (i % 4 == 0)
+        *(uint4 *)(word + i) = ((const uint4 *)at)[i / 4];
     return;
   }
   int skew = (int)((uintptr_t)at & 3);
@@ -119,7 +120,7 @@ template <int WORDS> static inline __device__ void unit_words(uint32_t (&word)[W
   }
 }
 
-/* Scales and biases of a unit as they lie in memory; nvfp4: of its two groups. */
+/* Scales and biases of a unit as they lie in memory; nvfp4: the scales of its two groups. */
 struct unit_raw {
   uint32_t a, b;
 };
@@ -141,7 +142,8 @@ static inline __device__ unit_raw unit_fetch(const exact_job &job, const exact_o
   return raw;
 }
 
-template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * ROWS_WARPS) rows_kernel(exact_job job)
+template <int FORMAT, int TOKENS>
+static __global__ void __launch_bounds__(32 * ROWS_WARPS, 1) rows_kernel(exact_job job)
 {
   constexpr int VALUES = stage_values(FORMAT), UNIT = unit_values(FORMAT), PITCH = stage_pitch(FORMAT);
   constexpr int WORDS = UNIT * exact_bits(FORMAT) / 32, BYTES = VALUES * exact_bits(FORMAT) / 8;
@@ -149,23 +151,26 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = 32 * job.row_warps;
-  int tokens = blockDim.x / rows * TOKENS, first_token = blockIdx.y * tokens;
+  int tokens = job.token_warps * TOKENS, first_token = blockIdx.y * tokens, workers = rows * job.token_warps;
   int64_t first = (int64_t)(blockIdx.x - out.first) * rows;
   int row = warp % job.row_warps * 32 + lane, token = warp / job.row_warps * TOKENS;
   int64_t n = min(first + row, out.n - 1);
   int shift = FORMAT == EXACT_TERNARY ? 2 * (int)(n / out.byte_rows) : 0;
-  int skew = job.w_by_16 ? 0 : (int)((FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes & 15);
-  int stage_size = rows * PITCH + tokens * VALUES * (int)sizeof(float);
-  int64_t stages = cuda_ceil(job.k, VALUES);
+  int skew = job.w_by_16 ? 0 : (int)(byte_row<FORMAT>(out, n) * job.row_bytes & 15);
+  int stage_size = rows * PITCH + tokens * VALUES * (int)sizeof(float), stages = (int)cuda_ceil(job.k, VALUES);
+  /* All copy, or those that do nothing else. */
+  bool copies = workers == blockDim.x || (int)threadIdx.x >= workers, computes = (int)threadIdx.x < workers;
+  int me = workers == blockDim.x ? threadIdx.x : threadIdx.x - workers;
+  int all = workers == blockDim.x ? workers : blockDim.x - workers;
 
-  auto fill = [&](int64_t s) {
-    if (s < stages) {
+  auto fill = [&](int s) {
+    if (s < stages && copies) {
       uint8_t *stage = shared + s % ROWS_STAGES * stage_size;
       if (job.w_by_16)
-        copy_rows<FORMAT, BYTES / 16>(job, out, stage, first, rows, s * BYTES);
+        copy_rows<FORMAT, BYTES / 16>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
       else
-        copy_rows<FORMAT, BYTES / 16 + 1>(job, out, stage, first, rows, s * BYTES);
-      copy_inputs<VALUES>(job, (float *)(stage + rows * PITCH), first_token, tokens, s * VALUES);
+        copy_rows<FORMAT, BYTES / 16 + 1>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
+      copy_inputs<VALUES>(job, (float *)(stage + rows * PITCH), first_token, tokens, (int64_t)s * VALUES, me, all);
     }
     exact_commit();
   };
@@ -176,26 +181,34 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
     sum[t] = exact_start(out, n);
   for (int s = 0; s < ROWS_STAGES - 1; s++)
     fill(s);
-  unit_raw next = unit_fetch<FORMAT>(job, out, n, 0);
+  unit_raw next_raw = unit_fetch<FORMAT>(job, out, n, 0);
 
-  for (int64_t s = 0; s < stages; s++) {
+  for (int s = 0; s < stages; s++) {
     exact_wait<ROWS_STAGES - 2>();
     __syncthreads();
     fill(s + ROWS_STAGES - 1);
+    if (!computes)
+      continue;
     const uint8_t *stage = shared + s % ROWS_STAGES * stage_size, *weights = stage + row * PITCH + skew;
     const float *inputs = (const float *)(stage + rows * PITCH) + token * VALUES;
-    int64_t k = s * VALUES, left = job.k - k;
-    int units = left < VALUES ? (int)cuda_ceil(left, UNIT) : VALUES / UNIT;
+    int64_t k = (int64_t)s * VALUES;
+    int units = (int)cuda_ceil(min(job.k - k, (int64_t)VALUES), UNIT);
+    uint32_t next[WORDS];
+    unit_words(next, weights, job.w_by_16);
 #pragma unroll 1
-    for (int u = 0; u < units; u++, k += UNIT) {
-      unit_raw raw = next;
+    for (int u = 0; u < units; u++, k += UNIT, inputs += UNIT) {
+      unit_raw raw = next_raw;
       if (k + UNIT < job.k)
-        next = unit_fetch<FORMAT>(job, out, n, k + UNIT);
+        next_raw = unit_fetch<FORMAT>(job, out, n, k + UNIT);
       uint32_t word[WORDS];
-      unit_words(word, weights + u * WORDS * 4, job.w_by_16);
-      exact_how how = {0, 0, false, shift};
+#pragma unroll
+      for (int i = 0; i < WORDS; i++)
+        word[i] = next[i];
+      weights += u + 1 < units ? WORDS * 4 : 0;
+      unit_words(next, weights, job.w_by_16);
+      exact_how how = {0, 0, shift};
       if (exact_affine(FORMAT))
-        how = exact_how_affine(exact_widen(job.stored, raw.a), exact_widen(job.stored, raw.b));
+        how = {exact_widen(job.stored, raw.a), exact_widen(job.stored, raw.b), 0};
       float part[TOKENS] = {}, (&into)[TOKENS] = SUMMED ? part : sum;
 #pragma unroll
       for (int piece = 0; piece < UNIT / 8; piece++) {
@@ -203,7 +216,7 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
         exact_decode<FORMAT>(word, piece, how, value);
 #pragma unroll
         for (int t = 0; t < TOKENS; t++) {
-          const float4 *x = (const float4 *)(inputs + t * VALUES + u * UNIT + piece * 8);
+          const float4 *x = (const float4 *)(inputs + t * VALUES + piece * 8);
           float4 low = x[0], high = x[1];
           float total = into[t];
           total = total + low.x * value[0], total = total + low.y * value[1];
@@ -212,9 +225,9 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
           total = total + high.z * value[6], total = total + high.w * value[7];
           into[t] = total;
         }
-        /* The end of a group; a unit of nvfp4 may be half there. */
         if constexpr (SUMMED != 0) {
-          if ((piece + 1) * 8 % SUMMED == 0 && k + piece * 8 < job.k) {
+          /* The end of a group; half of a unit of nvfp4 may not be there. */
+          if ((piece + 1) * 8 % SUMMED == 0 && (SUMMED == 32 || k + piece * 8 < job.k)) {
             float scale = exact_fp_scale<FORMAT>(SUMMED == 16 && piece >= 2 ? raw.b : raw.a);
 #pragma unroll
             for (int t = 0; t < TOKENS; t++) {
@@ -226,7 +239,7 @@ template <int FORMAT, int TOKENS> static __global__ void __launch_bounds__(32 * 
       }
     }
   }
-  if (first + row >= out.n)
+  if (!computes || first + row >= out.n)
     return;
 #pragma unroll
   for (int t = 0; t < TOKENS; t++)
@@ -253,25 +266,29 @@ static exact_kernel *const kernels[EXACT_STORED_FORMATS][2] = {
     {rows_kernel<EXACT_TERNARY, 1>, rows_kernel<EXACT_TERNARY, 4>},
 };
 
+static size_t shared_bytes(int format, int row_warps, int tokens)
+{
+  return ROWS_STAGES * stage_bytes(format, 32 * row_warps, tokens);
+}
+
 void exact_rows_setup(cuda_context *cx)
 {
-  for (int f = 0; f < EXACT_STORED_FORMATS; f++) {
-    exact_allow(cx, kernels[f][0], ROWS_STAGES * stage_bytes(f, 32 * ROWS_WARPS, 2));
-    exact_allow(cx, kernels[f][1], ROWS_STAGES * stage_bytes(f, 32 * 2, 16));
-  }
+  for (int f = 0; f < EXACT_STORED_FORMATS; f++)
+    for (exact_kernel *kernel : kernels[f])
+      exact_allow(cx, kernel, cx->shared_most);
 }
 
 void exact_rows_launch(cuda_context *cx, exact_format format, exact_job *job)
 {
-  int tiles = exact_blocks(job, 32);
-  bool few_rows = tiles <= cx->processors;
-  bool four = job->tokens > (few_rows ? 4 : 2);
+  int each = (int)cuda_ceil(exact_blocks(job, 32), cx->processors);
+  bool four = job->tokens > (each == 1 ? 4 : 2);
   int tokens = four ? 4 : 1;
-  int token_warps = job->tokens < 4 * tokens ? (int)cuda_ceil(job->tokens, tokens) : 4;
-  int most = four ? 2 : token_warps > 2 ? 1 : ROWS_WARPS / token_warps / 2;
-  int row_warps = (int)cuda_ceil(tiles, cx->processors);
-  job->row_warps = row_warps < most ? row_warps : most;
-  dim3 grid(exact_blocks(job, 32 * job->row_warps), (unsigned)cuda_ceil(job->tokens, token_warps * tokens));
-  size_t shared = ROWS_STAGES * stage_bytes(format, 32 * job->row_warps, token_warps * tokens);
-  cuda_launch(cx, false, kernels[format][four], grid, dim3(32 * job->row_warps * token_warps), shared, *job);
+  job->token_warps = job->tokens < 4 * tokens ? (int)cuda_ceil(job->tokens, tokens) : 4;
+  job->row_warps = each < ROWS_WARPS / job->token_warps ? each : ROWS_WARPS / job->token_warps;
+  while (job->row_warps > 1 && shared_bytes(format, job->row_warps, job->token_warps * tokens) > cx->shared_most)
+    job->row_warps--;
+  int warps = job->row_warps * job->token_warps;
+  dim3 grid(exact_blocks(job, 32 * job->row_warps), (unsigned)cuda_ceil(job->tokens, job->token_warps * tokens));
+  cuda_launch(cx, false, kernels[format][four], grid, dim3(32 * (warps < ROWS_LEAST ? ROWS_LEAST : warps)),
+              shared_bytes(format, job->row_warps, job->token_warps * tokens), *job);
 }
