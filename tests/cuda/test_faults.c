@@ -1,19 +1,19 @@
 /* Proves that a GPU that has no memory left, or is lost in the midst of work, is an error of the request and nothing
  * worse: test_faults DIR, a small checkpoint. Needs a GPU. */
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <string.h>
 
-extern "C" {
 #include "engine/session.h"
-}
 
-static int passed, failed;
+typedef struct tally {
+  int passed, failed;
+} tally;
 
-static void check(const char *what, bool holds, const char *told)
+static void check(tally *t, const char *what, bool holds, const char *told)
 {
   printf("%s %s%s%s\n", holds ? "ok    " : "FAILED", what, holds ? "" : ": ", holds ? "" : told);
-  *(holds ? &passed : &failed) += 1;
+  *(holds ? &t->passed : &t->failed) += 1;
 }
 
 static void ignore(void *user, int64_t position, float *logits)
@@ -28,10 +28,7 @@ static tern_status read_some(model *m, int64_t limit, tern_error *err)
   session *s = NULL;
   int32_t ids[] = {1, 2, 3, 4, 5};
   session_sink sink = {ignore, NULL};
-  session_request request = {};
-  request.ids = ids;
-  request.n = 5;
-  request.limit = limit;
+  session_request request = {.ids = ids, .n = 5, .limit = limit};
   TRY(session_open(m, 2000000000, &s, err));
   tern_status status = session_sync(s, &request, &sink, NULL, err);
   for (int i = 0; i < 3 && status == TERN_OK; i++)
@@ -42,19 +39,20 @@ static tern_status read_some(model *m, int64_t limit, tern_error *err)
 
 int main(int argc, char **argv)
 {
-  tern_model_options o = {};
-  tern_error err = {};
+  tern_model_options o = {0};
+  tern_error err = {0};
+  tally t = {0};
   model *m = NULL;
   if (argc != 2)
     return 2;
   o.backend = TERN_BACKEND_CUDA;
   o.gpu_memory = 1e-9;
   tern_status status = model_open(argv[1], &o, false, &m, &err);
-  check("no memory: cuda is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "MB"), err.text);
+  check(&t, "no memory: cuda is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "MB"), err.text);
 
   o.backend = TERN_BACKEND_AUTO;
   status = model_open(argv[1], &o, false, &m, &err);
-  check("no memory: auto goes on with the CPU and tells",
+  check(&t, "no memory: auto goes on with the CPU and tells",
         status == TERN_OK && strncmp(m->cx.backend->name, "cpu", 3) == 0 && strstr(m->backend_fault.text, "MB"),
         err.text);
   if (status == TERN_OK)
@@ -63,23 +61,23 @@ int main(int argc, char **argv)
   o.backend = TERN_BACKEND_CUDA;
   o.gpu_memory = 0;
   status = model_open(argv[1], &o, false, &m, &err);
-  check("with memory it opens", status == TERN_OK, err.text);
+  check(&t, "with memory it opens", status == TERN_OK, err.text);
   if (status != TERN_OK)
     return 1;
   status = read_some(m, 1900000000, &err);
-  check("a context that cannot fit is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "MB"),
+  check(&t, "a context that cannot fit is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "MB"),
         err.text);
   status = read_some(m, 100, &err);
-  check("and the model works on", status == TERN_OK, err.text);
+  check(&t, "and the model works on", status == TERN_OK, err.text);
 
   cudaSetDevice(0);
   cudaDeviceReset(); /* what the library holds is gone, as when a device falls off the bus */
   status = read_some(m, 100, &err);
-  check("a lost device is an error of the request", status != TERN_OK && strstr(err.text, "cuda"), err.text);
+  check(&t, "a lost device is an error of the request", status != TERN_OK && strstr(err.text, "cuda"), err.text);
   status = read_some(m, 100, &err);
-  check("and of the next one", status != TERN_OK, err.text);
+  check(&t, "and of the next one", status != TERN_OK, err.text);
   model_close(m);
-  check("closing it does no harm", true, "");
-  printf("%d passed, %d failed\n", passed, failed);
-  return failed > 0;
+  check(&t, "closing it does no harm", true, "");
+  printf("%d passed, %d failed\n", t.passed, t.failed);
+  return t.failed > 0;
 }
