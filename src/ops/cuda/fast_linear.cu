@@ -12,6 +12,7 @@ enum { GEMM_FROM = 65 };
 void cuda_fast_setup(cuda_context *cx)
 {
   fast_step_setup(cx);
+  fast_cluster_setup(cx);
   fast_gemm_setup(cx);
 }
 
@@ -72,10 +73,10 @@ static void affine_outputs(cuda_context *cx, const op_linear *a, int tokens)
     quantised = true;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
-    else if (tokens < GEMM_FROM || !fast_gemm_fits(cx))
-      fast_linear_few(cx, m, in);
-    else
+    else if (tokens >= GEMM_FROM && fast_gemm_fits(cx))
       fast_linear_gemm(cx, m, in);
+    else if (!fast_linear_cluster(cx, m, in))
+      fast_linear_few(cx, m, in);
   }
 }
 

@@ -82,12 +82,15 @@ enum {
 /* Up to 4 tokens, inputs not quantised yet; false, and nothing done, where the GPU has too little shared memory. */
 bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_around &around,
                       int tokens); /* fast_linear_step.cu */
-/* Any number of tokens, made for up to 32; many, where the GPU has as much shared memory as it takes. */
+/* Any number of tokens, made for 5 to 32; false, and nothing done, where the GPU has no clusters. */
+bool fast_linear_cluster(cuda_context *cx, const fast_matrices &m, const fast_inputs &in); /* fast_linear_cluster.cu */
+/* Any number of tokens, made for 5 to 32; many, where the GPU has as much shared memory as it takes. */
 void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);  /* fast_linear_few.cu */
 void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in); /* fast_linear_gemm.cu */
 bool fast_gemm_fits(const cuda_context *cx);
 /* Before the first launch. */
 void fast_step_setup(cuda_context *cx);
+void fast_cluster_setup(cuda_context *cx);
 void fast_gemm_setup(cuda_context *cx);
 
 /* Output i of a record. Affine: the inputs are quantised already. */
