@@ -78,7 +78,23 @@ static inline __device__ const uint4 *fast_codes(const fast_inputs &in, int bloc
   return (const uint4 *)(in.codes + block * in.block + plane * in.plane + token * in.token) + c;
 }
 
-/* Quantises x [tokens, k] (fast_inputs.cu). */
-void fast_quantise_inputs(cuda_context *cx, const float *x, int64_t k, const fast_inputs &in);
+/* What is quantised; by value to kernels. */
+struct fast_source {
+  const float *x; /* rows of k, x_stride floats apart */
+  int64_t x_stride, k;
+  bool norm;             /* x is to be normed first */
+  const float *norm_w;   /* [k] or NULL */
+  float eps, reciprocal; /* (float)(1.0 / k) */
+  float *kept;           /* where the norm's result goes too, or NULL */
+  int64_t kept_stride;
+};
+
+enum { FAST_STATIC = 2048 }; /* bytes of shared memory that kernels have besides the dynamic, at most */
+
+/* Quantises all tokens (fast_inputs.cu). */
+void fast_quantise_inputs(cuda_context *cx, const fast_source &source, const fast_inputs &in);
+/* Whether a norm of rows of k may be asked for. */
+bool fast_norm_fits(const cuda_context *cx, int64_t k);
+void fast_inputs_setup(cuda_context *cx);
 
 #endif
