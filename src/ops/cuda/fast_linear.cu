@@ -17,6 +17,7 @@ void cuda_fast_setup(cuda_context *cx)
   fast_inputs_setup(cx);
   fast_step_setup(cx);
   fast_gemm_setup(cx);
+  fast_wgmma_setup(cx);
 }
 
 /* The inputs as they are. */
@@ -75,7 +76,7 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
 static bool packed_outputs(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
                            float *gated)
 {
-  if (in.tokens >= GEMM_FROM && fast_gemm_fits(cx) && !gated) {
+  if (in.tokens >= GEMM_FROM && fast_gemm_fits(cx)) {
     fast_linear_gemm(cx, m, in);
     return true;
   }
@@ -87,13 +88,15 @@ static bool packed_outputs(cuda_context *cx, const fast_matrices &m, const fast_
   return true;
 }
 
-/* The affine outputs of a record. Inputs are quantised once, into scratch; where they are few, the kernel of a step
- * does that for itself. */
+/* The affine outputs of a record. Inputs are quantised once, into scratch (twice where kernels want them in both
+ * orders); where they are few, the kernel of a step does that for itself. */
 static void affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
 {
-  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, NULL);
+  bool wgmma = tokens >= GEMM_FROM && fast_wgmma_fits(cx);
+  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, false, NULL);
+  fast_inputs tiled = fast_inputs_at(cx->scratch, tokens, source.k, true, NULL);
+  const fast_inputs *there = NULL;
   unsigned done = 0;
-  bool quantised = false;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
@@ -102,11 +105,14 @@ static void affine_outputs(cuda_context *cx, const op_linear *a, const fast_sour
       m = alike(a, i, &done);
     if (m.count && tokens == 1 && m.parts <= INSIDE_PARTS && fast_linear_step(cx, m, source, NULL, 0, tokens, gated))
       continue;
-    if (!quantised)
-      fast_quantise_inputs(cx, source, in);
-    quantised = true;
+    const fast_inputs *wanted = m.count && wgmma ? &tiled : &in;
+    if (there != wanted)
+      fast_quantise_inputs(cx, source, *wanted);
+    there = wanted;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
+    else if (wgmma)
+      fast_linear_wgmma(cx, m, tiled);
     else if (!packed_outputs(cx, m, source, in, gated))
       cx->error = cudaErrorInvalidConfiguration; /* fast_pack.cu packs none for which this could be */
   }
@@ -183,6 +189,6 @@ void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_l
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)
 {
   size_t bytes, exact = cuda_exact_linear_scratch(cx, tokens, k);
-  fast_inputs_at(NULL, tokens, k, &bytes);
+  fast_inputs_at(NULL, tokens, k, false, &bytes);
   return bytes > exact ? bytes : exact;
 }

@@ -71,9 +71,13 @@ bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_sourc
 /* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */
 void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
 bool fast_gemm_fits(const cuda_context *cx);
+/* The same, faster, of tiled inputs. fast_linear_wgmma.cu. */
+void fast_linear_wgmma(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
+bool fast_wgmma_fits(const cuda_context *cx);
 /* Before the first launch. */
 void fast_step_setup(cuda_context *cx);
 void fast_gemm_setup(cuda_context *cx);
+void fast_wgmma_setup(cuda_context *cx);
 
 /* Output i of a record. Affine: the inputs are quantised already. */
 void fast_linear_affine(cuda_context *cx, const op_linear *a, int i, const fast_inputs &in); /* fast_linear_any.cu */

@@ -34,7 +34,7 @@ struct step_plan {
   int room;                                   /* tokens' places in shared memory */
   int slice_parts;                            /* fast_slice */
   int phase;                                  /* parts whose inputs are in shared memory at once */
-  int lap;                                  /* jobs (tiles) before the phases begin anew */
+  int lap;                                    /* jobs (tiles) before the phases begin anew */
   int meet;                                   /* jobs whose parts meet at once */
   bool inside;                                /* the CTA quantises: one token, one phase */
   int sums, steps, norm, parts, state, bytes; /* places in shared memory: inputs are first */
@@ -53,6 +53,8 @@ static __device__ fast_inputs shared_inputs(uint8_t *memory, const step_plan &pl
   in.plane = NARROW ? FAST_BLOCK : plan.room * FAST_BLOCK;
   in.token = NARROW ? 2 * FAST_BLOCK : FAST_BLOCK;
   in.block = 2 * FAST_BLOCK * plan.room;
+  in.quarter = 4;
+  in.column = 16;
   in.sums[0] = GROUP == 32 ? sums : NULL;
   in.sums[1] = GROUP == 64 ? sums : NULL;
   in.sums[2] = GROUP == 128 ? sums : NULL;
@@ -129,7 +131,7 @@ static __device__ int jobs_of(const fast_matrices &m, bool gated)
 /* Rounds of jobs, in them phases of parts, in them jobs, in them parts. */
 struct step_place {
   int lap, phase; /* first job, first part */
-  int job, part;    /* from those on */
+  int job, part;  /* from those on */
 };
 
 /* Moves a place beyond the end of its phase into the next one that has something for the warp; false: none has. */
