@@ -558,7 +558,7 @@ static void fused(cuda_context *cx)
   int at = 0;
   for (const kind &q : kinds)
     for (int64_t k : {128, 640, 4096, 5120})
-      for (int t : {1, 3, 4, 6}) {
+      for (int t : {1, 3, 6, 20, 70}) {
         run_fused(cx, q, at % 2 ? 40 : 2200, k, t, at % 3 == 0, at % 5 < 3, at % 7 != 0, at % 4 ? ACT_SILU : ACT_RELU2);
         at++;
       }
@@ -802,6 +802,12 @@ int main(int count, char **arguments)
   packed_kinds(&cx, quick);
   several_outputs(&cx);
   fused(&cx);
+  printf("as on a GPU of little shared memory\n");
+  cuda_context small = cx;
+  small.shared_most = 99 * 1024;
+  packed_kinds(&small, true);
+  cx.scratch = small.scratch;
+  cx.scratch_bytes = small.scratch_bytes;
   if (!quick)
     large_shapes(&cx);
   printf("%d passed, %d failed\n", passed, failed);

@@ -11,6 +11,10 @@
  * weights parts into them: word & 0x0f0f0f0f has the even ones, word >> 4 & 0x0f0f0f0f the odd ones. Inside a group the
  * sum is of whole numbers, so its order is free.
  *
+ * wgmma reads inputs out of shared memory, and wants the other order ("tiled"): the four quarters of a block (half,
+ * odd) outermost, then tokens, 16 bytes each: codes[(((block * 2 + plane) * 4 + half * 2 + odd) * room + token) * 16 +
+ * ...].
+ *
  * Tokens lie side by side inside a block (`room` of them), since kernels walk along k with several tokens. Places of
  * tokens that are not there hold anything: a column of an mma touches no other. Inputs behind k up to the end of the
  * last part are zero, and so are their sums.
@@ -28,6 +32,7 @@ enum {
 struct fast_inputs {
   int8_t *codes;
   int64_t block, plane, token; /* bytes between two of each: here as above */
+  int64_t quarter, column;     /* and between (half, odd), between c */
   float *sums[3];              /* of groups of 32, 64, 128 codes: [groups][room], whole numbers; NULL: not wanted */
   float *steps;                /* [parts][room] */
   int tokens, room, parts;
@@ -43,14 +48,16 @@ static inline int fast_room(int tokens)
 }
 
 /* Their places in memory at a multiple of 256 bytes; NULL: the bytes they take are what matters. */
-static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, size_t *bytes)
+static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, bool tiled, size_t *bytes)
 {
   fast_inputs in = {};
   in.tokens = tokens;
   in.room = fast_room(tokens);
   in.parts = (int)fast_parts(k);
-  in.token = FAST_BLOCK;
-  in.plane = in.room * in.token;
+  in.token = tiled ? 16 : FAST_BLOCK;
+  in.quarter = tiled ? in.room * 16 : 4;
+  in.column = tiled ? 4 : 16;
+  in.plane = in.room * FAST_BLOCK;
   in.block = in.plane * 2;
   size_t column = (size_t)in.parts * (size_t)in.room;
   uint8_t *at = (uint8_t *)memory;
@@ -72,13 +79,29 @@ static inline __device__ const float *fast_sums(const fast_inputs &in, int group
   return group == 32 ? in.sums[0] : group == 64 ? in.sums[1] : in.sums[2];
 }
 
-/* The address of 16 bytes: what lane c of a token's column needs of a block and plane. */
+/* Not tiled: the address of 16 bytes: what lane c of a token's column needs of a block and plane. */
 static inline __device__ const uint4 *fast_codes(const fast_inputs &in, int block, int plane, int token, int c)
 {
   return (const uint4 *)(in.codes + block * in.block + plane * in.plane + token * in.token) + c;
 }
 
-/* Quantises x [tokens, k] (fast_inputs.cu). */
-void fast_quantise_inputs(cuda_context *cx, const float *x, int64_t k, const fast_inputs &in);
+/* What is quantised; by value to kernels. */
+struct fast_source {
+  const float *x; /* rows of k, x_stride floats apart */
+  int64_t x_stride, k;
+  bool norm;             /* x is to be normed first */
+  const float *norm_w;   /* [k] or NULL */
+  float eps, reciprocal; /* (float)(1.0 / k) */
+  float *kept;           /* where the norm's result goes too, or NULL */
+  int64_t kept_stride;
+};
+
+enum { FAST_STATIC = 2048 }; /* bytes of shared memory that kernels have besides the dynamic, at most */
+
+/* Quantises all tokens (fast_inputs.cu). */
+void fast_quantise_inputs(cuda_context *cx, const fast_source &source, const fast_inputs &in);
+/* Whether a norm of rows of k may be asked for. */
+bool fast_norm_fits(const cuda_context *cx, int64_t k);
+void fast_inputs_setup(cuda_context *cx);
 
 #endif

@@ -6,22 +6,43 @@
 #include "ops/cuda/fast_linear.cuh"
 #include "ops/cuda/fast_pack.cuh"
 
-/* From so many tokens on a prompt's kernel is faster than that of steps. */
-enum { GEMM_FROM = 65 };
+enum {
+  STEP_MOST = 32,   /* tokens of a step's kernel */
+  GEMM_FROM = 65,   /* from so many on a prompt's kernel is faster */
+  INSIDE_PARTS = 16 /* parts that a step's kernel quantises as fast as a kernel of its own */
+};
 
 void cuda_fast_setup(cuda_context *cx)
 {
+  fast_inputs_setup(cx);
   fast_step_setup(cx);
   fast_gemm_setup(cx);
+  fast_wgmma_setup(cx);
 }
 
 /* The inputs as they are. */
-static fast_around plain(const op_linear *a)
+static fast_source plain(const op_linear *a)
 {
-  fast_around around = {};
-  around.x = a->x;
-  around.x_stride = around.k = a->w[0]->k;
-  return around;
+  fast_source source = {};
+  source.x = a->x;
+  source.x_stride = source.k = a->w[0]->k;
+  return source;
+}
+
+/* What the norm makes of its inputs. */
+static fast_source normed(const op_rms_norm *norm, bool keep)
+{
+  fast_source source = {};
+  source.x = norm->x;
+  source.x_stride = norm->x_stride;
+  source.k = norm->width;
+  source.norm = true;
+  source.norm_w = norm->w;
+  source.eps = norm->eps;
+  source.reciprocal = (float)(1.0 / norm->width);
+  source.kept = keep ? norm->y : NULL;
+  source.kept_stride = norm->y_stride;
+  return source;
 }
 
 /* Output i of a record goes with others of the packed layout. */
@@ -51,31 +72,49 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
   return m;
 }
 
-/* All affine outputs of a record. Every kernel gives the same bits. A step's kernel quantises for itself; for the
- * others that is done once, into scratch. */
-static void affine_outputs(cuda_context *cx, const op_linear *a, int tokens)
+/* Packed matrices by the number of tokens; every kernel gives the same bits. */
+static bool packed_outputs(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
+                           float *gated)
 {
-  fast_inputs in = fast_inputs_at(cx->scratch, tokens, a->w[0]->k, NULL);
-  fast_around around = plain(a);
+  if (in.tokens >= GEMM_FROM && fast_gemm_fits(cx)) {
+    fast_linear_gemm(cx, m, in);
+    return true;
+  }
+  for (int first = 0; first < in.tokens; first += STEP_MOST) {
+    int tokens = in.tokens - first < STEP_MOST ? in.tokens - first : STEP_MOST;
+    if (!fast_linear_step(cx, m, source, &in, first, tokens, gated))
+      return false;
+  }
+  return true;
+}
+
+/* The affine outputs of a record. Inputs are quantised once, into scratch (twice where kernels want them in both
+ * orders); where they are few, the kernel of a step does that for itself. */
+static void affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
+{
+  bool wgmma = tokens >= GEMM_FROM && fast_wgmma_fits(cx);
+  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, false, NULL);
+  fast_inputs tiled = fast_inputs_at(cx->scratch, tokens, source.k, true, NULL);
+  const fast_inputs *there = NULL;
   unsigned done = 0;
-  bool quantised = false;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
     fast_matrices m = {};
     if (packed(a, i))
       m = alike(a, i, &done);
-    if (m.count && tokens <= STEP_TOKENS && fast_linear_step(cx, m, around, tokens))
+    if (m.count && tokens == 1 && m.parts <= INSIDE_PARTS && fast_linear_step(cx, m, source, NULL, 0, tokens, gated))
       continue;
-    if (!quantised)
-      fast_quantise_inputs(cx, a->x, a->w[0]->k, in);
-    quantised = true;
+    const fast_inputs *wanted = m.count && wgmma ? &tiled : &in;
+    if (there != wanted)
+      fast_quantise_inputs(cx, source, *wanted);
+    there = wanted;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
-    else if (tokens < GEMM_FROM || !fast_gemm_fits(cx))
-      fast_linear_few(cx, m, in);
-    else
-      fast_linear_gemm(cx, m, in);
+    else if (wgmma)
+      fast_linear_wgmma(cx, m, tiled);
+    else if (!packed_outputs(cx, m, source, in, gated))
+      cx->error = cudaErrorInvalidConfiguration; /* fast_pack.cu packs none for which this could be */
   }
 }
 
@@ -95,63 +134,61 @@ void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens)
       fast_linear_floats(cx, a, i, tokens);
     }
   }
-  affine_outputs(cx, a, tokens);
+  affine_outputs(cx, a, plain(a), tokens, NULL);
 }
 
-/* ---- norm and gate in the same kernel ---- */
+/* ---- norm and gate in the same kernels ---- */
 
 static bool overlap(const float *a, int64_t a_count, const float *b, int64_t b_count)
 {
   return a < b + b_count && b < a + a_count;
 }
 
-/* One kernel for all outputs. Other CTAs may still read x when the first one writes: nothing may be written over it. */
-static bool alone_in_kernel(const op_linear *a, const float *x, int64_t x_stride, int tokens, fast_matrices *m)
+/* The norm's rows can be quantised as they are normed. A CTA may still read x when another writes its outputs: nothing
+ * may be written over it. */
+static bool takes_norm(const cuda_context *cx, const op_rms_norm *norm, const op_linear *a, int tokens, bool keep)
+{
+  int64_t x_count = norm->x_stride * tokens;
+  if (norm->count != 1 || norm->width != a->w[0]->k || norm->y != a->x || norm->y_stride != norm->width ||
+      norm->x_stride % 4 || !fast_norm_fits(cx, norm->width) ||
+      (keep && overlap(norm->y, norm->y_stride * tokens, norm->x, x_count)))
+    return false;
+  for (int i = 0; i < a->outputs; i++)
+    if (a->w[i]->quant != Q_AFFINE || overlap(a->y[i], a->w[i]->n * tokens, norm->x, x_count))
+      return false;
+  return true;
+}
+
+/* The gate's two inputs are the outputs, by one kernel. */
+static bool takes_gate(const op_linear *a, const op_glu *glu, const float *x, int64_t x_count, int tokens)
 {
   unsigned done = 0;
-  for (int i = 0; i < a->outputs; i++)
-    if (!packed(a, i) || overlap(a->y[i], a->w[i]->n * tokens, x, x_stride * tokens))
-      return false;
-  *m = alike(a, 0, &done);
-  return m->count == a->outputs;
+  return glu->act == ACT_SILU && tokens <= STEP_MOST && a->outputs == 2 && a->w[0]->n == a->w[1]->n &&
+         glu->gate == a->y[0] && glu->up == a->y[1] && packed(a, 0) && packed(a, 1) && alike(a, 0, &done).count == 2 &&
+         !overlap(glu->y, a->w[0]->n * tokens, x, x_count);
 }
 
 void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu, int tokens,
                            bool keep)
 {
-  fast_around around = plain(a);
-  fast_matrices m;
-  bool gate = glu && glu->act == ACT_SILU && a->outputs == 2 && a->w[0]->n == a->w[1]->n && glu->gate == a->y[0] &&
-              glu->up == a->y[1];
-  if (norm) {
-    around.x = norm->x;
-    around.x_stride = norm->x_stride;
-    around.norm = true;
-    around.norm_w = norm->w;
-    around.eps = norm->eps;
-    around.kept = keep ? norm->y : NULL;
-    around.kept_stride = norm->y_stride;
-  }
-  if (gate)
-    around.gated = glu->y;
-  bool fits = tokens && tokens <= STEP_TOKENS && (!norm || (norm->count == 1 && norm->y == a->x)) &&
-              alone_in_kernel(a, around.x, around.x_stride, tokens, &m);
-  if (fits && around.kept)
-    fits = !overlap(around.kept, around.kept_stride * tokens, around.x, around.x_stride * tokens);
-  if (fits && gate)
-    fits = !overlap(glu->y, a->w[0]->n * tokens, around.x, around.x_stride * tokens);
-  fits = fits && fast_linear_step(cx, m, around, tokens);
-  if (!fits && norm)
+  if (tokens == 0)
+    return;
+  bool with_norm = norm && takes_norm(cx, norm, a, tokens, keep);
+  fast_source source = with_norm ? normed(norm, keep) : plain(a);
+  bool with_gate = glu && takes_gate(a, glu, source.x, source.x_stride * tokens, tokens);
+  if (norm && !with_norm)
     cuda_rms_norm(cx, norm, tokens);
-  if (!fits)
+  if (with_norm || with_gate)
+    affine_outputs(cx, a, source, tokens, with_gate ? glu->y : NULL);
+  else
     cuda_fast_linear(cx, a, tokens);
-  if (glu && !(fits && gate))
+  if (glu && !with_gate)
     cuda_glu(cx, glu, tokens);
 }
 
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)
 {
   size_t bytes, exact = cuda_exact_linear_scratch(cx, tokens, k);
-  fast_inputs_at(NULL, tokens, k, &bytes);
+  fast_inputs_at(NULL, tokens, k, false, &bytes);
   return bytes > exact ? bytes : exact;
 }

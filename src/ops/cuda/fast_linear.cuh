@@ -62,33 +62,22 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
   return m;
 }
 
-/* Where the inputs of a step come from, and what becomes of its outputs; by value to the kernel. */
-struct fast_around {
-  const float *x; /* rows of k, x_stride floats apart */
-  int64_t x_stride, k;
-  bool norm;           /* x is to be normed first */
-  const float *norm_w; /* [k] or NULL */
-  float eps;
-  float *kept; /* where its result goes too, or NULL */
-  int64_t kept_stride;
-  float *gated; /* [tokens, rows]: silu(output 0) * output 1, which then go nowhere; NULL: no such thing */
-};
-
-enum {
-  STEP_TOKENS = 4,    /* the most of fast_linear_step */
-  STEP_STATIC = 1024, /* bytes of shared memory that it has anyway, at most */
-};
-
-/* Up to 4 tokens, inputs not quantised yet; false, and nothing done, where the GPU has too little shared memory. */
-bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_around &around,
-                      int tokens); /* fast_linear_step.cu */
-/* Any number of tokens, made for up to 32; many, where the GPU has as much shared memory as it takes. */
-void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);  /* fast_linear_few.cu */
-void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in); /* fast_linear_gemm.cu */
+/* Tokens first .. first + tokens - 1 of the quantised inputs, up to 32 of them; or of `source`, which the kernel then
+ * quantises itself (quantised NULL: one token). gated: [tokens, rows], to be silu(output 0) * output 1, which then go
+ * nowhere; NULL: no such thing. False, and nothing done, where the GPU has too little shared memory.
+ * fast_linear_step.cu. */
+bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs *quantised,
+                      int first, int tokens, float *gated);
+/* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */
+void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
 bool fast_gemm_fits(const cuda_context *cx);
+/* The same, faster, of tiled inputs. fast_linear_wgmma.cu. */
+void fast_linear_wgmma(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
+bool fast_wgmma_fits(const cuda_context *cx);
 /* Before the first launch. */
 void fast_step_setup(cuda_context *cx);
 void fast_gemm_setup(cuda_context *cx);
+void fast_wgmma_setup(cuda_context *cx);
 
 /* Output i of a record. Affine: the inputs are quantised already. */
 void fast_linear_affine(cuda_context *cx, const op_linear *a, int i, const fast_inputs &in); /* fast_linear_any.cu */
