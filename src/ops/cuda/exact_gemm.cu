@@ -6,8 +6,8 @@
  * two buffers. Every format shares all of this but the decoding of 8 weights a thread and slice. (Slices of 32 k need
  * 16 registers more for what is on its way, and there are none to spare.)
  *
- * Tiles of 128 x 128 reach 75 % of what an H200 can multiply and add; 64 rows of weights a tile were no faster. Smaller
- * tiles of tokens exist for short prompts and for matrices of few rows.
+ * Tiles of 128 x 128 reach 75 % of what an H200 can multiply and add; 64 rows of weights a tile were no faster. A
+ * smaller tile of tokens is for short prompts and for matrices of few rows; 32 tokens took as long as 64.
  *
  * Summed formats keep a second set of sums, of the group; they have half the occupancy.
  */
@@ -125,7 +125,7 @@ template <int COUNT>
 static inline __device__ void load_inputs(float (&value)[COUNT], const exact_job &job, int t, int k)
 {
   const float *x = job.x + (int64_t)min(t, job.tokens - 1) * job.k + k;
-  if (COUNT % 4 == 0 && job.x_by_16 && k + COUNT <= job.k) {
+  if (job.x_by_16 && k + COUNT <= job.k) {
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++)
       *(float4 *)(value + 4 * i) = ((const float4 *)x)[i];
@@ -185,18 +185,14 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
   for (int k = 0, buffer = 0; k < all; k += GEMM_SLICE, buffer ^= 1) {
     if (k + GEMM_SLICE < all)
       load(k + GEMM_SLICE);
-    const float *mine = inputs + buffer * GEMM_SLICE * TILE + y_lane * QUAD;
+    const float *mine = inputs + buffer * GEMM_SLICE * TILE + y_lane * 4;
     const float *theirs = weights + buffer * GEMM_SLICE * GEMM_ROWS + x_lane * 4;
 #pragma unroll
     for (int i = 0; i < GEMM_SLICE; i++) {
       float a[MINE], b[8];
 #pragma unroll
-      for (int q = 0; q < QUADS; q++) {
-        if (QUAD == 4)
-          *(float4 *)(a + 4 * q) = *(const float4 *)(mine + i * TILE + 64 * q);
-        else
-          *(float2 *)a = *(const float2 *)(mine + i * TILE);
-      }
+      for (int q = 0; q < MINE / 4; q++)
+        *(float4 *)(a + 4 * q) = *(const float4 *)(mine + i * TILE + 64 * q);
       *(float4 *)b = *(const float4 *)(theirs + i * GEMM_ROWS);
       *(float4 *)(b + 4) = *(const float4 *)(theirs + i * GEMM_ROWS + 64);
 #pragma unroll
@@ -225,7 +221,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
   }
 #pragma unroll
   for (int p = 0; p < MINE; p++) {
-    int t = first_token + y_lane * QUAD + p % QUAD + p / QUAD * 64;
+    int t = first_token + y_lane * 4 + p % 4 + p / 4 * 64;
 #pragma unroll
     for (int r = 0; r < 8; r++) {
       int n = first + x_lane * 4 + r % 4 + r / 4 * 64;
@@ -237,33 +233,59 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
 
 /* ---- launching ---- */
 
-enum { GEMM_TILES = 3 };
-static const int gemm_tile[GEMM_TILES] = {32, 64, 128};
+/* Tiles, and what a multiprocessor does with them in a given time, in percent of the largest. */
+enum { GEMM_TILES = 2 };
+static const struct gemm_tile {
+  int tokens, worth;
+} tiles[GEMM_TILES] = {{64, 94}, {128, 100}};
 
-#define KERNELS(f)                                                                                                     \
-  {                                                                                                                    \
-    gemm_kernel<f, 32>, gemm_kernel<f, 64>, gemm_kernel<f, 128>                                                        \
-  }
-static exact_kernel *const kernels[][GEMM_TILES] = {
-    KERNELS(EXACT_F32),   KERNELS(EXACT_BF16),  KERNELS(EXACT_F16),     KERNELS(EXACT_A2),    KERNELS(EXACT_A3),
-    KERNELS(EXACT_A4),    KERNELS(EXACT_A5),    KERNELS(EXACT_A6),      KERNELS(EXACT_A8),    KERNELS(EXACT_MXFP4),
-    KERNELS(EXACT_MXFP8), KERNELS(EXACT_NVFP4), KERNELS(EXACT_TERNARY), KERNELS(EXACT_PACKED)};
-#undef KERNELS
+struct gemm_kernels {
+  exact_kernel *tile[GEMM_TILES];
+};
+
+template <int FORMAT> static constexpr gemm_kernels kernels_of(void)
+{
+  return {{gemm_kernel<FORMAT, 64>, gemm_kernel<FORMAT, 128>}};
+}
+
+static const gemm_kernels kernels[EXACT_FORMATS] = {
+    kernels_of<EXACT_F32>(),     kernels_of<EXACT_BF16>(),   kernels_of<EXACT_F16>(),   kernels_of<EXACT_A2>(),
+    kernels_of<EXACT_A3>(),      kernels_of<EXACT_A4>(),     kernels_of<EXACT_A5>(),    kernels_of<EXACT_A6>(),
+    kernels_of<EXACT_A8>(),      kernels_of<EXACT_MXFP4>(),  kernels_of<EXACT_MXFP8>(), kernels_of<EXACT_NVFP4>(),
+    kernels_of<EXACT_TERNARY>(), kernels_of<EXACT_PACKED>(),
+};
 
 void exact_gemm_setup(cuda_context *cx)
 {
-  for (int f = 0; f < EXACT_FORMATS; f++)
+  for (const gemm_kernels &k : kernels)
     for (int i = 0; i < GEMM_TILES; i++)
-      exact_allow(cx, kernels[f][i], gemm_shared(gemm_tile[i]));
+      exact_allow(cx, k.tile[i], gemm_shared(tiles[i].tokens));
 }
 
-/* The largest tile that covers no more than the tokens there are, and gives every multiprocessor a block. */
+/* The time of the busiest multiprocessor, in that of 128 rows of one token in the largest tile, times 100. */
+static int64_t cost_of(const cuda_context *cx, int blocks, int tokens, const gemm_tile *tile)
+{
+  return cuda_ceil(blocks * cuda_ceil(tokens, tile->tokens), cx->processors) * tile->tokens * 10000 / tile->worth;
+}
+
+static int best_tile(const cuda_context *cx, int blocks, int tokens)
+{
+  int best = 0;
+  for (int i = 1; i < GEMM_TILES; i++)
+    if (cost_of(cx, blocks, tokens, &tiles[i]) <= cost_of(cx, blocks, tokens, &tiles[best]))
+      best = i;
+  return best;
+}
+
+int64_t exact_gemm_cost(const cuda_context *cx, exact_job *job)
+{
+  int blocks = exact_blocks(job, GEMM_ROWS);
+  return cost_of(cx, blocks, job->tokens, &tiles[best_tile(cx, blocks, job->tokens)]);
+}
+
 void exact_gemm_launch(cuda_context *cx, exact_format format, exact_job *job)
 {
-  int blocks = exact_blocks(job, GEMM_ROWS), tile = GEMM_TILES - 1;
-  while (tile > 0 &&
-         (job->tokens <= gemm_tile[tile - 1] || blocks * cuda_ceil(job->tokens, gemm_tile[tile]) < cx->processors))
-    tile--;
-  dim3 grid((unsigned)cuda_ceil(job->tokens, gemm_tile[tile]), blocks);
-  cuda_launch(cx, false, kernels[format][tile], grid, dim3(GEMM_THREADS), gemm_shared(gemm_tile[tile]), *job);
+  int blocks = exact_blocks(job, GEMM_ROWS), best = best_tile(cx, blocks, job->tokens), tokens = tiles[best].tokens;
+  dim3 grid((unsigned)cuda_ceil(job->tokens, tokens), blocks);
+  cuda_launch(cx, false, kernels[format].tile[best], grid, dim3(GEMM_THREADS), gemm_shared(tokens), *job);
 }

@@ -5,8 +5,16 @@
  */
 #include "ops/cuda/exact_format.cuh"
 
-/* Tokens up to which lanes with a row each beat tiles. */
-enum { EXACT_FEW = 16 };
+/* What lanes with rows of their own do in a given time, in percent of the largest tile of exact_gemm.cu. */
+enum { ROWS_WORTH = 25, FOUR_WORTH = 50 };
+
+/* Whether tiles are the faster way. The others take any number of tokens, 4 or more at a time. */
+static bool tiles_win(const cuda_context *cx, exact_format format, exact_job *job)
+{
+  int64_t tiles = cuda_ceil(exact_blocks(job, 32), cx->processors), tokens = cuda_ceil(job->tokens, 4) * 4;
+  int64_t cost = tiles * 32 * tokens * 100 / 128 * 100 / (format == EXACT_PACKED ? FOUR_WORTH : ROWS_WORTH);
+  return job->tokens > 8 && exact_gemm_cost(cx, job) < cost;
+}
 
 static exact_format format_of(const cuda_matrix *m)
 {
@@ -93,7 +101,7 @@ void cuda_exact_linear(cuda_context *cx, const op_linear *a, int tokens)
     exact_job job = {};
     exact_format format = format_of(cuda_of(a->w[i]));
     i += job_of(&job, a, i, tokens);
-    if (tokens > EXACT_FEW)
+    if (tiles_win(cx, format, &job))
       exact_gemm_launch(cx, format, &job);
     else if (format != EXACT_PACKED)
       exact_rows_launch(cx, format, &job);
