@@ -202,8 +202,10 @@ static inline size_t dynamic_most(const cuda_context *cx)
 
 static inline void allow_shared(cuda_context *cx, const void *kernel, size_t bytes)
 {
+  size_t most = dynamic_most(cx); /* a kernel that needs more is not launched: its `fits` says so */
   if (cx->error == cudaSuccess)
-    cx->error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cx->error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes < most ? bytes : most));
 }
 
 /* ---- scratch ---- */

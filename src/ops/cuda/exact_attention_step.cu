@@ -329,12 +329,12 @@ void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, con
 
 void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
-  if (a->sparse_block || a->value_dim % 4) {
+  size_t i = kernel_of(a);
+  if (a->sparse_block || a->value_dim % 4 || step_kernels[i].ring + AHEAD > dynamic_most(cx)) {
     dim3 grid((unsigned)cuda_ceil(a->value_dim, 128), a->heads, r->count);
     cuda_launch(cx, false, plain_values, grid, dim3(128), 0, *a, *s, *r);
     return;
   }
-  size_t i = kernel_of(a);
   int heads = step_kernels[i].heads;
   dim3 grid((unsigned)cuda_ceil(a->value_dim, 32 / heads), share_count(*a, heads), token_blocks(r));
   cuda_launch(cx, true, step_kernels[i].values, grid, dim3(VALUE_THREADS), step_kernels[i].ring + AHEAD, *a, *s, *r);
