@@ -18,7 +18,6 @@ enum {
   VALUE_THREADS = 256,
   VALUE_STAGE = 256, /* keys */
   VALUE_SLOTS = 3,
-  MANY = 32, /* tokens */
 };
 
 /* ---- scores ---- */
@@ -69,19 +68,16 @@ static __device__ void scores_of_token(const op_attention &a, const cuda_step &s
     }
 }
 
-/* A block has several tokens only where there are many: most of those are in tiles. */
 template <int HEADS>
 static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, cuda_step s, exact_room r)
 {
   extern __shared__ float4 shared[];
   cuda_release_next();
   cuda_await();
-  for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
-    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, true))
-      continue;
-    scores_of_token<HEADS>(a, s, r, (float *)shared, r.first + n);
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
+    scores_of_token<HEADS>(a, s, r, (float *)shared, token);
     __syncthreads();
-  }
+  });
 }
 
 /* ---- softmax ---- */
@@ -242,9 +238,10 @@ static __global__ void __launch_bounds__(VALUE_THREADS) step_values(op_attention
   extern __shared__ float4 shared[];
   cuda_release_next();
   cuda_await();
-  for (int n = blockIdx.z; n < r.count; n += gridDim.z)
-    if (!r.tiles || !token_in_tile(a, s, r.first + n, r.first, r.count, true))
-      values_of_token<HEADS>(a, s, r, (value_stage<HEADS> *)shared, r.first + n);
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
+    values_of_token<HEADS>(a, s, r, (value_stage<HEADS> *)shared, token);
+    __syncthreads();
+  });
 }
 
 /* ---- values, the plain way ---- */
@@ -307,16 +304,11 @@ static size_t kernel_of(const op_attention *a)
   return i;
 }
 
-static unsigned token_blocks(const exact_room *r)
-{
-  return r->tiles && r->count > MANY ? MANY : r->count;
-}
-
 void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
   size_t i = kernel_of(a);
   int heads = step_kernels[i].heads;
-  dim3 grid((unsigned)unit_count(a, s->most_keys, KV_BLOCK), share_count(*a, heads), token_blocks(r));
+  dim3 grid((unsigned)unit_count(a, s->most_keys, KV_BLOCK), share_count(*a, heads), lone_blocks(r->count, r->tiles));
   cuda_launch(cx, true, step_kernels[i].scores, grid, dim3(KV_BLOCK), a->key_dim * heads * sizeof(float), *a, *s, *r);
 }
 
@@ -336,7 +328,7 @@ void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step 
     return;
   }
   int heads = step_kernels[i].heads;
-  dim3 grid((unsigned)cuda_ceil(a->value_dim, 32 / heads), share_count(*a, heads), token_blocks(r));
+  dim3 grid((unsigned)cuda_ceil(a->value_dim, 32 / heads), share_count(*a, heads), lone_blocks(r->count, r->tiles));
   cuda_launch(cx, true, step_kernels[i].values, grid, dim3(VALUE_THREADS), step_kernels[i].ring + AHEAD, *a, *s, *r);
 }
 

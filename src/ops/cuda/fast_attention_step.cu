@@ -19,7 +19,6 @@
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
   BUFFERS = BLOCKS + 2,           /* of shared memory: for keys, and the first two of values */
-  MANY = 32,                      /* tokens */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -291,19 +290,15 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   }
 }
 
-/* A block has several tokens only where there are many: most of those are in tiles, and blocks that only find that out
- * would cost more than this loop. */
 template <int HEADS>
 static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
     step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
 {
   cuda_release_next();
-  for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
-    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, false))
-      continue;
-    chunk_of_token<HEADS>(a, s, r, buffer, r.first + n);
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, false, [&](int token) {
+    chunk_of_token<HEADS>(a, s, r, buffer, token);
     __syncthreads();
-  }
+  });
   cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
@@ -342,7 +337,7 @@ void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
   int heads = step_kernels[i].heads;
-  dim3 grid(r->units, share_count(*a, heads), r->tiles && r->count > MANY ? MANY : r->count);
+  dim3 grid(r->units, share_count(*a, heads), lone_blocks(r->count, r->tiles));
   cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, heads), *a, *s, *r,
               buffer_of(a));
 }
