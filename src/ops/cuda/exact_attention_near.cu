@@ -64,9 +64,12 @@ static __device__ void score_keys(const op_attention &a, const sight &sees, cons
     const float *key = (const float *)from.blocks[p / KV_BLOCK] + ref_block_key(kv_head, a.key_dim, p % KV_BLOCK);
     float sum[HEADS] = {};
     plain_scores<HEADS>(key, q, a.key_dim, sum);
+    if (a.softcap != 0)
+#pragma unroll
+      for (int h = 0; h < HEADS; h++)
+        sum[h] = capped_score(a.softcap, sum[h]);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
-      sum[h] = attention_cap(a, sum[h]);
       largest[h] = fmaxf(largest[h], sum[h]);
       term[(h / GROUP * MOST_KEYS + slot) * GROUP + h % GROUP] = sum[h];
     }
