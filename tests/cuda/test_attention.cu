@@ -535,9 +535,13 @@ static std::vector<test_case> all_cases(bool large)
   std::vector<test_row> mixed = {{ROW_STEP, 300, 1, 200},  {ROW_READ, 0, 37, 37},  {ROW_STEP, 0, 1, 0},
                                  {ROW_READ, 130, 50, 180}, {ROW_STEP, 63, 1, 20},  {ROW_STEP, 255, 1, 255},
                                  {ROW_STEP, 256, 1, 255},  {ROW_READ, 600, 3, 603}};
+  std::vector<test_row> few = {{ROW_STEP, 300, 1, 200}, {ROW_STEP, 0, 1, 0},     {ROW_READ, 130, 7, 180},
+                               {ROW_STEP, 255, 1, 255}, {ROW_STEP, 256, 2, 255}, {ROW_STEP, 1000, 1, 30}};
   for (bool fast : {false, true}) {
     auto add = [&](const char *name, op_attention a, std::vector<test_row> rows, bool big = false, size_t scratch = 0) {
       cases.push_back({name, fast, a, rows, big, scratch});
+      if (rows.size() == mixed.size() && rows[0].history == mixed[0].history) /* few tokens may have other kernels */
+        cases.push_back({name, fast, a, few, big, scratch});
     };
     add("tiny, prompt", tiny, first);
     add("tiny, step", tiny, one);

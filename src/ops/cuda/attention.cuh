@@ -167,29 +167,63 @@ static inline __host__ __device__ int tile_tokens(const op_attention &a)
   return TILE_QUERIES / tile_heads(a);
 }
 
-/* Asked by all threads of a block (64 at least): whether the `count` tokens from `first` on are one row's, plain, and
- * enough of them to be worth it. `straight`: their keys must also be summed as they come, with no ring. */
-static inline __device__ bool tile_shares(const op_attention &a, const cuda_step &s, int first, int count,
-                                          bool straight)
+/* The tiles of a launch over tokens [first, first + count), and where tile n lies in it. */
+struct tile_span {
+  int first, count;
+};
+
+static inline __host__ __device__ int tile_count(const op_attention &a, int count)
 {
-  bool fine = count * 4 >= tile_tokens(a);
-  if (fine && (int)threadIdx.x < count) {
-    cuda_token t = s.token[first + threadIdx.x];
-    fine = t.row == s.token[first].row && !cuda_quantised(a.quant, t);
-    if (straight && fine) {
-      sight sees = sight_of(a, t);
-      fine = sees.keep == 0 && sees.moved == 0;
-    }
-  }
-  return __syncthreads_and(fine);
+  return (count + tile_tokens(a) - 1) / tile_tokens(a);
 }
 
-/* The same for the tile of a token among [first, first + count). */
+static inline __device__ tile_span tile_at(const op_attention &a, int first, int count, int n)
+{
+  int tokens = tile_tokens(a), left = count - n * tokens;
+  return {first + n * tokens, left < tokens ? left : tokens};
+}
+
+/* Whether a tile's tokens are one row's (a row's stand together, so that the ends tell), plain, and enough to be worth
+ * it. `straight`: their keys must also be summed as they come, with no ring. */
+static inline __device__ bool tile_shares(const op_attention &a, const cuda_step &s, tile_span span, bool straight)
+{
+  cuda_token head = s.token[span.first], tail = s.token[span.first + span.count - 1];
+  bool ring = a.window && tail.position + 1 > a.window && tail.kind != ROW_READ && !a.by_time;
+  return span.count * 4 >= tile_tokens(a) && head.row == tail.row && !cuda_quantised(a.quant, head) &&
+         !(straight && ring);
+}
+
+/* The same for the tile that a token is in. */
 static inline __device__ bool token_in_tile(const op_attention &a, const cuda_step &s, int token, int first, int count,
                                             bool straight)
 {
-  int tokens = tile_tokens(a), from = first + (token - first) / tokens * tokens, left = first + count - from;
-  return tile_shares(a, s, from, left < tokens ? left : tokens, straight);
+  return tile_shares(a, s, tile_at(a, first, count, (token - first) / tile_tokens(a)), straight);
+}
+
+/* Calls work(token) for the block's part of the tokens that are in no tile: gridDim.z blocks share them, tile by tile.
+ * A warp looks at 32 tiles at once: where all are shared, this is all that a block does. */
+template <class work_on>
+static inline __device__ void for_lone_tokens(const op_attention &a, const cuda_step &s, int first, int count,
+                                              bool tiled, bool straight, work_on work)
+{
+  int each = tiled ? tile_tokens(a) : 1, spans = (count + each - 1) / each, lane = threadIdx.x % 32;
+  for (int base = blockIdx.z; base < spans; base += 32 * gridDim.z) {
+    int mine = base + lane * gridDim.z;
+    bool is = mine < spans && !(tiled && tile_shares(a, s, tile_at(a, first, count, mine), straight));
+    for (unsigned lone = __ballot_sync(~0u, is); lone; lone &= lone - 1) {
+      int from = (base + (__ffs(lone) - 1) * gridDim.z) * each, to = from + each < count ? from + each : count;
+      for (int n = from; n < to; n++)
+        work(first + n);
+    }
+  }
+}
+
+enum { LONE_BLOCKS = 8 };
+
+/* gridDim.z for that. */
+static inline unsigned lone_blocks(int count, bool tiled)
+{
+  return tiled && count > LONE_BLOCKS ? LONE_BLOCKS : count;
 }
 
 /* ---- shared memory ---- */
@@ -202,8 +236,10 @@ static inline size_t dynamic_most(const cuda_context *cx)
 
 static inline void allow_shared(cuda_context *cx, const void *kernel, size_t bytes)
 {
+  size_t most = dynamic_most(cx); /* a kernel that needs more is not launched: its `fits` says so */
   if (cx->error == cudaSuccess)
-    cx->error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cx->error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes < most ? bytes : most));
 }
 
 /* ---- scratch ---- */

@@ -6,6 +6,8 @@
  */
 #include "ops/cuda/exact_attention.cuh"
 
+enum { NEAR_TOKENS = 32 }; /* in one kernel, if they see few keys; more are likely a prompt */
+
 static int64_t slots_of(const op_attention *a, int64_t most_keys)
 {
   int64_t seen = a->window && a->window < most_keys ? a->window : most_keys;
@@ -43,5 +45,8 @@ void exact_attention_of(cuda_context *cx, const op_attention *a, const cuda_step
 
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
 {
-  exact_attention_of(cx, a, s, EXACT_ALL);
+  if (s->tokens <= NEAR_TOKENS && exact_near_fits(cx, a, s))
+    exact_near_attention(cx, a, s);
+  else
+    exact_attention_of(cx, a, s, EXACT_ALL);
 }

@@ -1,25 +1,12 @@
-/* exact_attention_step.cu - exact attention of single tokens: scores, the sum of a softmax, the sum over values.
+/* exact_attention_step.cu - exact attention of single tokens: scores, and the sums of a softmax.
  *
- * Scores have no order among keys: a lane has a key. The other two are chains as long as the context, 4.16 cycles a
- * link whatever one does, so the kernels are built around a warp that does little but add: other warps of its block
- * bring what it needs into shared memory, and loads stand a batch ahead of the additions that use them.
- *
- * In the sum over values a lane has one dim of one head. The chain warp takes as many heads as share the values and 32
- * / heads dims: so a value is read once, and one token of 32 heads of 128 dims makes 128 blocks of threads, one for
- * nearly each multiprocessor. (A warp of 32 dims for each head reads values four times, two such in a block wait for
- * each other: 44 us at depth 8192. Products made by other warps meet the bandwidth of shared memory: 75 us.)
+ * Scores have no order among keys: a lane has a key. The sum of a softmax is a chain as long as the context, 4.16
+ * cycles a link whatever one does; its warp does nothing but add, while others make the terms.
  */
-#include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
 #include "ops/cuda/exact_attention_sums.cuh"
 
-enum {
-  SUM_STRETCH = 2048, /* terms that are made while those before them are added */
-  VALUE_THREADS = 256,
-  VALUE_STAGE = 256, /* keys */
-  VALUE_SLOTS = 3,
-  MANY = 32, /* tokens */
-};
+enum { SUM_STRETCH = 2048 }; /* terms that are made while those before them are added */
 
 /* ---- scores ---- */
 
@@ -69,19 +56,16 @@ static __device__ void scores_of_token(const op_attention &a, const cuda_step &s
     }
 }
 
-/* A block has several tokens only where there are many: most of those are in tiles. */
 template <int HEADS>
 static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, cuda_step s, exact_room r)
 {
   extern __shared__ float4 shared[];
   cuda_release_next();
   cuda_await();
-  for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
-    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, true))
-      continue;
-    scores_of_token<HEADS>(a, s, r, (float *)shared, r.first + n);
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
+    scores_of_token<HEADS>(a, s, r, (float *)shared, token);
     __syncthreads();
-  }
+  });
 }
 
 /* ---- softmax ---- */
@@ -135,189 +119,23 @@ static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, 
     r.inverse[(token - r.first) * a.heads + head] = 1.0f / sum;
 }
 
-/* ---- values: a chain warp and its suppliers ---- */
-
-/* A stage of the ring: VALUE_STAGE keys. */
-template <int HEADS> struct value_stage {
-  enum { DIMS = 32 / HEADS, PIECES = DIMS / 4 };
-  float value[VALUE_STAGE][DIMS];
-  float weight[HEADS][VALUE_STAGE + 4]; /* 4 for the banks */
-};
-
-/* What suppliers need to know. */
-struct value_source {
-  void *const *blocks;
-  const float *term; /* of the share's first head */
-  const float *inverse;
-  head_share share;
-  int keys, dim; /* that the token sees; first of the block's dims */
-  bool packed;
-};
-
-/* Brings a stage, padded with zeros to whole batches: they change no sum. Values come by themselves (cp.async) where
- * they are plain. */
-template <int HEADS>
-static __device__ void supply(const op_attention &a, const exact_room &r, const sight &sees, const value_source &from,
-                              int stage, value_stage<HEADS> *to)
-{
-  typedef value_stage<HEADS> shape;
-  enum { SUPPLIERS = VALUE_THREADS - 32 };
-  int base = stage * VALUE_STAGE, count = from.keys - base, tid = threadIdx.x - 32;
-  int padded = (count + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH);
-  padded = padded < VALUE_STAGE ? padded : VALUE_STAGE;
-  for (int n = tid; n < padded * shape::PIECES; n += SUPPLIERS) {
-    int key = n / shape::PIECES, dim = n % shape::PIECES * 4, e = from.dim + dim;
-    float *here = &to->value[key][dim];
-    if (key >= count || e >= a.value_dim) {
-      *(float4 *)here = make_float4(0, 0, 0, 0);
-      continue;
-    }
-    int p = sight_position(sees, base + key), i = p % KV_BLOCK;
-    void *block = from.blocks[p / KV_BLOCK];
-    if (from.packed) {
-      ref_packed values = ref_packed_values(&a.quant, block, a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim);
-      for (int d = 0; d < 4; d++)
-        here[d] = ref_packed_value_at(&values, &a.quant, DT_F32, i, e + d);
-    } else {
-      copy_async(here,
-                 (const float *)block + ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, i) + e);
-    }
-  }
-  copy_commit();
-  for (int key = tid; key < padded; key += SUPPLIERS) {
-    float e[HEADS];
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-      e[h] = key < count && h < from.share.count ? from.term[h * r.slots + base + key] : 0;
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-      to->weight[h][key] = e[h] * (h < from.share.count ? from.inverse[h] : 0);
-  }
-}
-
-template <int HEADS>
-static __device__ void values_of_token(const op_attention &a, const cuda_step &s, const exact_room &r,
-                                       value_stage<HEADS> *ring, int token)
-{
-  enum { DIMS = value_stage<HEADS>::DIMS };
-  cuda_token t = s.token[token];
-  if (!exact_takes(r, a, t))
-    return;
-  sight sees = sight_of(a, t);
-  value_source from;
-  from.blocks = cuda_blocks(s, a.slot, t.row);
-  from.share = share_of(a, blockIdx.y, HEADS);
-  from.term = exact_scores_of(r, a, token, from.share.first);
-  from.inverse = r.inverse + (token - r.first) * a.heads + from.share.first;
-  from.keys = sight_count(sees);
-  from.dim = blockIdx.x * DIMS;
-  from.packed = cuda_quantised(a.quant, t);
-  int stages = (from.keys + VALUE_STAGE - 1) / VALUE_STAGE, lane = threadIdx.x, d = lane % DIMS, h = lane / DIMS;
-  bool chain = threadIdx.x < 32;
-  float out = 0;
-  for (int stage = -1; stage < stages; stage++) {
-    if (chain && stage >= 0) {
-      int count = from.keys - stage * VALUE_STAGE;
-      count = count < VALUE_STAGE ? (count + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH) : VALUE_STAGE;
-      const value_stage<HEADS> *here = ring + stage % VALUE_SLOTS;
-      out = add_weighted<DIMS>(&here->value[0][d], here->weight[h], count, out);
-    }
-    if (!chain) { /* stage + 2 into the place of stage - 1; stage + 1 must have come before the barrier */
-      for (int next = stage < 0 ? 0 : stage + 2; next <= stage + 2; next++)
-        if (next < stages)
-          supply<HEADS>(a, r, sees, from, next, ring + next % VALUE_SLOTS);
-        else
-          copy_commit();
-      copy_wait<1>();
-    }
-    __syncthreads();
-  }
-  if (chain && h < from.share.count && from.dim + d < a.value_dim)
-    a.out[((int64_t)token * a.heads + from.share.first + h) * a.value_dim + from.dim + d] = out;
-}
-
-template <int HEADS>
-static __global__ void __launch_bounds__(VALUE_THREADS) step_values(op_attention a, cuda_step s, exact_room r)
-{
-  extern __shared__ float4 shared[];
-  cuda_release_next();
-  cuda_await();
-  for (int n = blockIdx.z; n < r.count; n += gridDim.z)
-    if (!r.tiles || !token_in_tile(a, s, r.first + n, r.first, r.count, true))
-      values_of_token<HEADS>(a, s, r, (value_stage<HEADS> *)shared, r.first + n);
-}
-
-/* ---- values, the plain way ---- */
-
-/* A thread a dim: for block-sparse ops, whose heads do not see the same keys, and for odd dims. */
-static __global__ void __launch_bounds__(128) plain_values(op_attention a, cuda_step s, exact_room r)
-{
-  int token = r.first + blockIdx.z, head = blockIdx.y, e = blockIdx.x * blockDim.x + threadIdx.x;
-  cuda_token t = s.token[token];
-  if (r.tiles && token_in_tile(a, s, token, r.first, r.count, true))
-    return;
-  if (!exact_takes(r, a, t) || e >= a.value_dim)
-    return;
-  sight sees = sight_of(a, t);
-  int kv_head = head / (a.heads / a.kv_heads), n = sight_count(sees);
-  bool packed = cuda_quantised(a.quant, t);
-  void *const *blocks = cuda_blocks(s, a.slot, t.row);
-  const float *term = exact_scores_of(r, a, token, head);
-  float inverse = r.inverse[(token - r.first) * a.heads + head], out = 0;
-  for (int slot = 0; slot < n; slot++) {
-    int p = sight_position(sees, slot), i = p % KV_BLOCK;
-    if (!head_sees(a, head, (int)t.position, p))
-      continue;
-    float weight = term[slot] * inverse, value;
-    if (packed) {
-      ref_packed values =
-          ref_packed_values(&a.quant, blocks[p / KV_BLOCK], a.kv_heads, a.key_dim, kv_head, a.value_dim);
-      value = ref_packed_value_at(&values, &a.quant, DT_F32, i, e);
-    } else {
-      value =
-          ((const float *)blocks[p / KV_BLOCK])[ref_block_value(a.kv_heads, a.key_dim, kv_head, a.value_dim, i) + e];
-    }
-    out += weight * value;
-  }
-  a.out[((int64_t)token * a.heads + head) * a.value_dim + e] = out;
-}
-
 /* ---- launching ---- */
-
-typedef void exact_kernel(op_attention, cuda_step, exact_room);
 
 /* By the query heads of a key/value head, ascending; more than the last go in shares. */
 static const struct {
   int heads;
-  exact_kernel *scores, *values;
-  size_t ring;
-} step_kernels[] = {
-    {1, step_scores<1>, step_values<1>, sizeof(value_stage<1>) * VALUE_SLOTS},
-    {2, step_scores<2>, step_values<2>, sizeof(value_stage<2>) * VALUE_SLOTS},
-    {4, step_scores<4>, step_values<4>, sizeof(value_stage<4>) * VALUE_SLOTS},
-    {8, step_scores<8>, step_values<8>, sizeof(value_stage<8>) * VALUE_SLOTS},
-};
-enum : size_t { STEP_KERNELS = sizeof step_kernels / sizeof step_kernels[0], AHEAD = BATCH * 32 * sizeof(float) };
-
-static size_t kernel_of(const op_attention *a)
-{
-  size_t i = 0;
-  while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
-    i++;
-  return i;
-}
-
-static unsigned token_blocks(const exact_room *r)
-{
-  return r->tiles && r->count > MANY ? MANY : r->count;
-}
+  void (*kernel)(op_attention, cuda_step, exact_room);
+} score_kernels[] = {{1, step_scores<1>}, {2, step_scores<2>}, {4, step_scores<4>}, {8, step_scores<8>}};
+enum { SCORE_KERNELS = sizeof score_kernels / sizeof score_kernels[0] };
 
 void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
-  size_t i = kernel_of(a);
-  int heads = step_kernels[i].heads;
-  dim3 grid((unsigned)unit_count(a, s->most_keys, KV_BLOCK), share_count(*a, heads), token_blocks(r));
-  cuda_launch(cx, true, step_kernels[i].scores, grid, dim3(KV_BLOCK), a->key_dim * heads * sizeof(float), *a, *s, *r);
+  int i = 0;
+  while (i + 1 < SCORE_KERNELS && score_kernels[i].heads < a->heads / a->kv_heads)
+    i++;
+  int heads = score_kernels[i].heads;
+  dim3 grid((unsigned)unit_count(a, s->most_keys, KV_BLOCK), share_count(*a, heads), lone_blocks(r->count, r->tiles));
+  cuda_launch(cx, true, score_kernels[i].kernel, grid, dim3(KV_BLOCK), a->key_dim * heads * sizeof(float), *a, *s, *r);
 }
 
 /* Few chains want many threads that make terms; many chains want many blocks. */
@@ -325,23 +143,4 @@ void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, con
 {
   bool few = r->count * a->heads <= 2 * cx->processors;
   cuda_launch(cx, true, sums, dim3(a->heads, r->count), dim3(few ? 512 : 128), 0, *a, *s, *r);
-}
-
-void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
-{
-  if (a->sparse_block || a->value_dim % 4) {
-    dim3 grid((unsigned)cuda_ceil(a->value_dim, 128), a->heads, r->count);
-    cuda_launch(cx, false, plain_values, grid, dim3(128), 0, *a, *s, *r);
-    return;
-  }
-  size_t i = kernel_of(a);
-  int heads = step_kernels[i].heads;
-  dim3 grid((unsigned)cuda_ceil(a->value_dim, 32 / heads), share_count(*a, heads), token_blocks(r));
-  cuda_launch(cx, true, step_kernels[i].values, grid, dim3(VALUE_THREADS), step_kernels[i].ring + AHEAD, *a, *s, *r);
-}
-
-void exact_step_setup(cuda_context *cx)
-{
-  for (size_t i = 0; i < STEP_KERNELS; i++)
-    allow_shared(cx, (const void *)step_kernels[i].values, step_kernels[i].ring + AHEAD);
 }

@@ -118,19 +118,4 @@ static __device__ float add_weighted_batch(const weighted_batch &b, float out)
   return out;
 }
 
-/* out + weight[0] * value[0] + ... in order, values STRIDE apart; count as in add_up. */
-template <int STRIDE>
-static __device__ float add_weighted(const float *value, const float *weight, int count, float out)
-{
-  weighted_batch now = load_weighted<STRIDE>(value, weight), next;
-#pragma unroll 1
-  for (int at = 0; at < count; at += 2 * BATCH) {
-    next = load_weighted<STRIDE>(value + (at + BATCH) * STRIDE, weight + at + BATCH);
-    out = add_weighted_batch(now, out);
-    now = load_weighted<STRIDE>(value + (at + 2 * BATCH) * STRIDE, weight + at + 2 * BATCH);
-    out = add_weighted_batch(next, out);
-  }
-  return out;
-}
-
 #endif

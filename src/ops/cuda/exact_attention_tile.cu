@@ -27,26 +27,25 @@ enum {
   MOST_DIMS = 256,
 };
 
-/* A tile: tokens [first, first + count), the sights of its first and last one, and the heads that it covers. */
+/* A tile, the sights of its first and last token, and the heads that it covers. */
 struct tile {
-  int first, count, heads, row;
+  tile_span span;
+  int heads, row;
   sight from, to;
   head_share share;
 };
 
-/* Asked by all threads. False: the tokens are no tile. */
+/* False: the tokens are no tile. */
 static __device__ bool find_tile(const op_attention &a, const cuda_step &s, const exact_room &r, int index, tile *t)
 {
-  t->heads = tile_heads(a);
-  int tokens = QUERIES / t->heads, left;
-  t->first = r.first + index * tokens;
-  left = r.first + r.count - t->first;
-  t->count = left < tokens ? left : tokens;
-  if (!tile_shares(a, s, t->first, t->count, true))
+  t->span = tile_at(a, r.first, r.count, index);
+  if (!tile_shares(a, s, t->span, true))
     return false;
-  t->row = s.token[t->first].row;
-  t->from = sight_of(a, s.token[t->first]);
-  t->to = sight_of(a, s.token[t->first + t->count - 1]);
+  cuda_token head = s.token[t->span.first];
+  t->heads = tile_heads(a);
+  t->row = head.row;
+  t->from = sight_of(a, head);
+  t->to = sight_of(a, s.token[t->span.first + t->span.count - 1]);
   t->share = share_of(a, blockIdx.y, t->heads);
   return true;
 }
@@ -63,8 +62,8 @@ struct tile_query {
 static __device__ tile_query query_of(const op_attention &a, const cuda_step &s, const exact_room &r, const tile &t,
                                       int n)
 {
-  int at = n / t.heads, h = n % t.heads, token = t.first + at, head = t.share.first + h;
-  if (at >= t.count || h >= t.share.count)
+  int at = n / t.heads, h = n % t.heads, token = t.span.first + at, head = t.share.first + h;
+  if (at >= t.span.count || h >= t.share.count)
     return {nullptr, 0, 0, 0, 0};
   sight sees = sight_of(a, s.token[token]);
   return {exact_scores_of(r, a, token, head) - sees.low, r.inverse[(token - r.first) * a.heads + head], sees.low,
@@ -116,8 +115,8 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_scores(op_attention a,
     queries[tid] = query_of(a, s, r, t, tid);
   for (int query = warp; query < QUERIES; query += WARPS) {
     int h = query % t.heads, at = query / t.heads;
-    bool is = at < t.count && h < t.share.count;
-    const float *x = a.q + ((int64_t)(t.first + at) * a.heads + t.share.first + h) * a.key_dim;
+    bool is = at < t.span.count && h < t.share.count;
+    const float *x = a.q + ((int64_t)(t.span.first + at) * a.heads + t.share.first + h) * a.key_dim;
     for (int e = lane; e < a.key_dim; e += 32)
       q[e * Q_STRIDE + query] = is ? a.scale * x[e] : 0;
   }
@@ -315,16 +314,11 @@ bool exact_tile_fits(const cuda_context *cx, const op_attention *a)
          scores_shared(a) <= dynamic_most(cx) && value_kernels[0].shared <= dynamic_most(cx);
 }
 
-static int tile_count(const op_attention *a, const exact_room *r)
-{
-  return (int)cuda_ceil(r->count, tile_tokens(*a));
-}
-
 void exact_tile_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
   /* Tokens of a tile may begin in one unit and end in the next. */
   int64_t units = unit_count(a, s->most_keys, SCORE_KEYS) + (a->window ? 1 : 0);
-  dim3 grid((unsigned)units, share_count(*a, tile_heads(*a)), tile_count(a, r));
+  dim3 grid((unsigned)units, share_count(*a, tile_heads(*a)), tile_count(*a, r->count));
   cuda_launch(cx, false, tile_scores, grid, dim3(THREADS), scores_shared(a), *a, *s, *r);
 }
 
@@ -333,12 +327,12 @@ void exact_tile_scores(cuda_context *cx, const op_attention *a, const cuda_step 
 bool exact_tile_values_pay(const cuda_context *cx, const op_attention *a, const exact_room *r)
 {
   int64_t slices = cuda_ceil(a->value_dim, value_kernels[VALUE_KERNELS - 1].dims);
-  return share_count(*a, tile_heads(*a)) * tile_count(a, r) * slices * 2 > cx->processors - 10;
+  return share_count(*a, tile_heads(*a)) * tile_count(*a, r->count) * slices * 2 > cx->processors - 10;
 }
 
 void exact_tile_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
-  int shares = share_count(*a, tile_heads(*a)), tiles = tile_count(a, r), i = 0;
+  int shares = share_count(*a, tile_heads(*a)), tiles = tile_count(*a, r->count), i = 0;
   while (i + 1 < VALUE_KERNELS &&
          (a->value_dim <= value_kernels[i + 1].dims ||
           shares * tiles * cuda_ceil(a->value_dim, value_kernels[i].dims) < 2 * cx->processors))

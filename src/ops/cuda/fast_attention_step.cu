@@ -19,7 +19,6 @@
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
   BUFFERS = BLOCKS + 2,           /* of shared memory: for keys, and the first two of values */
-  MANY = 32,                      /* tokens */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -154,6 +153,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   enum { GROUP = shape::GROUP, THREADS = shape::THREADS };
   extern __shared__ float4 shared[];
   __shared__ float most[HEADS], total[HEADS];
+  __shared__ const __half *from[BLOCKS];                                   /* NULL: nothing of it is seen */
   char *blocks = (char *)shared;                                           /* [BUFFERS][buffer] */
   floats<GROUP> *q = (floats<GROUP> *)(blocks + BUFFERS * buffer);         /* [GROUPS][key_dim] */
   float *score = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
@@ -166,34 +166,34 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   if (cuda_quantised(a.quant, t) || !unit_seen(sees, first, FAST_CHUNK))
     return;
   head_share share = share_of(a, blockIdx.y, HEADS);
-  const __half *from[BLOCKS]; /* NULL: nothing of it is seen */
-#pragma unroll
-  for (int b = 0; b < BLOCKS; b++)
-    from[b] = unit_seen(sees, first + b * KV_BLOCK, KV_BLOCK)
-                  ? (const __half *)cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK + b]
-                  : nullptr;
+  if (tid < BLOCKS)
+    from[tid] = unit_seen(sees, first + tid * KV_BLOCK, KV_BLOCK)
+                    ? (const __half *)cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK + tid]
+                    : nullptr;
   size_t keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
   size_t values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
   int half = (a.key_dim + 1) / 2; /* dims of a stage of keys; its blocks lie one after another in two buffers */
+  auto ask_values = [&](int b) {
+    if (from[b])
+      ask(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
+    copy_commit();
+  };
+  __syncthreads();
   /* What earlier steps left may be read while the kernel before this one still runs. */
   if (first + FAST_CHUNK > t.row_position)
     cuda_await();
     /* Groups of copies: two of keys, and one for each block of values. */
-#pragma unroll
-  for (int stage = 0; stage < 2; stage++) {
-#pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
-      if (from[b])
-        ask(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
-            (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
-    copy_commit();
-  }
-#pragma unroll
-  for (int b = 0; b < 2; b++) {
+#pragma unroll 1
+  for (int n = 0; n < 2 * BLOCKS; n++) {
+    int stage = n / BLOCKS, b = n % BLOCKS;
     if (from[b])
-      ask(blocks + (BLOCKS + b) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
-    copy_commit();
+      ask(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
+          (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
+    if (b == BLOCKS - 1)
+      copy_commit();
   }
+  ask_values(0);
+  ask_values(1);
   cuda_await();
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
 #pragma unroll 1
@@ -218,21 +218,25 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     if (stage)
       continue;
     __syncthreads();
-#pragma unroll
-    for (int b = 2; b < BLOCKS; b++) {
-      if (from[b])
-        ask(blocks + (b - 2) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
-      copy_commit();
-    }
+    ask_values(2);
+    ask_values(3);
   }
+  float hidden = f32_from_bits(HIDDEN);
+  bool sees_one = sight_sees(sees, first + j), sees_other = sight_sees(sees, first + j + 1);
 #pragma unroll
-  for (int h = 0; h < GROUP; h++)
-#pragma unroll
-    for (int n = 0; n < 2; n++) {
-      int p = first + j + n, head = group * GROUP + h;
-      bool seen = sight_sees(sees, p) && head_sees(a, share.first + head, (int)t.position, p);
-      float x = attention_cap(a, n ? sum[h].y : sum[h].x);
-      score[(head / 2 * FAST_CHUNK + j + n) * 2 + head % 2] = seen ? x : f32_from_bits(HIDDEN);
+  for (int h = 0; h < GROUP; h++) {
+    int head = group * GROUP + h;
+    float *to = score + (head / 2 * FAST_CHUNK + j) * 2 + head % 2;
+    to[0] = sees_one ? sum[h].x : hidden;
+    to[2] = sees_other ? sum[h].y : hidden;
+  }
+  if (a.softcap != 0 || a.sparse_block) /* rare: a small loop over what the thread has just written */
+#pragma unroll 1
+    for (int n = 0; n < 2 * GROUP; n++) {
+      int head = group * GROUP + n / 2, p = first + j + n % 2;
+      float *x = score + (head / 2 * FAST_CHUNK + j + n % 2) * 2 + head % 2;
+      if (f32_bits(*x) != HIDDEN)
+        *x = head_sees(a, share.first + head, (int)t.position, p) ? attention_cap(a, *x) : hidden;
     }
   __syncthreads();
   terms_of_chunk<HEADS>(score, term, most);
@@ -291,19 +295,15 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   }
 }
 
-/* A block has several tokens only where there are many: most of those are in tiles, and blocks that only find that out
- * would cost more than this loop. */
 template <int HEADS>
 static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
     step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
 {
   cuda_release_next();
-  for (int n = blockIdx.z; n < r.count; n += gridDim.z) {
-    if (r.tiles && token_in_tile(a, s, r.first + n, r.first, r.count, false))
-      continue;
-    chunk_of_token<HEADS>(a, s, r, buffer, r.first + n);
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, false, [&](int token) {
+    chunk_of_token<HEADS>(a, s, r, buffer, token);
     __syncthreads();
-  }
+  });
   cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
@@ -342,7 +342,7 @@ void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
   int heads = step_kernels[i].heads;
-  dim3 grid(r->units, share_count(*a, heads), r->tiles && r->count > MANY ? MANY : r->count);
+  dim3 grid(r->units, share_count(*a, heads), lone_blocks(r->count, r->tiles));
   cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, heads), *a, *s, *r,
               buffer_of(a));
 }

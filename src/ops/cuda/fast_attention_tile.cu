@@ -272,11 +272,11 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, 
   extern __shared__ float4 shared[];
   __shared__ tile_query queries[QUERIES];
   __shared__ tile_source source;
-  int tid = threadIdx.x, warp = tid / 32, lane = tid % 32, tokens = QUERIES / heads;
-  int first_token = r.first + blockIdx.z * tokens, count = r.first + r.count - first_token;
-  count = count < tokens ? count : tokens;
-  if (!tile_shares(a, s, first_token, count, false))
+  int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
+  tile_span span = tile_at(a, r.first, r.count, blockIdx.z);
+  if (!tile_shares(a, s, span, false))
     return;
+  int first_token = span.first, count = span.count;
   cuda_token head_token = s.token[first_token], tail_token = s.token[first_token + count - 1];
   sight from = sight_of(a, head_token), to = sight_of(a, tail_token);
   int first = unit_first(a, from, blockIdx.x, FAST_CHUNK);
@@ -395,7 +395,7 @@ void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
     i++;
   /* Tokens of a tile may begin in one unit and end in the next. */
   int units = a->window ? r->units + 1 : r->units;
-  dim3 grid(units, share_count(*a, heads), (unsigned)cuda_ceil(r->count, QUERIES / heads));
+  dim3 grid(units, share_count(*a, heads), tile_count(*a, r->count));
   cuda_launch(cx, false, tile_kernels[i].kernel, grid, dim3(THREADS), shared_of(a), *a, *s, *r, heads);
 }
 
