@@ -49,12 +49,13 @@ int main(int argc, char **argv)
   o.backend = TERN_BACKEND_CUDA;
   o.gpu_memory = 1e-9;
   tern_status status = model_open(argv[1], &o, false, &m, &err);
-  check(&t, "no memory: cuda is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "MB"), err.text);
+  check(&t, "no memory: cuda is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "B are free"),
+        err.text);
 
   o.backend = TERN_BACKEND_AUTO;
   status = model_open(argv[1], &o, false, &m, &err);
   check(&t, "no memory: auto goes on with the CPU and tells",
-        status == TERN_OK && strncmp(m->cx.backend->name, "cpu", 3) == 0 && strstr(m->backend_fault.text, "MB"),
+        status == TERN_OK && strncmp(m->cx.backend->name, "cpu", 3) == 0 && strstr(m->backend_fault.text, "B are free"),
         err.text);
   if (status == TERN_OK)
     model_close(m);
@@ -66,8 +67,8 @@ int main(int argc, char **argv)
   if (status != TERN_OK)
     return 1;
   status = read_some(m, 1900000000, &err);
-  check(&t, "a context that cannot fit is refused with numbers", status == TERN_E_LIMIT && strstr(err.text, "MB"),
-        err.text);
+  check(&t, "a context that cannot fit is refused with numbers",
+        status == TERN_E_LIMIT && strstr(err.text, "B are free"), err.text);
   status = read_some(m, 100, &err);
   check(&t, "and the model works on", status == TERN_OK, err.text);
 
