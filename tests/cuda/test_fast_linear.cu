@@ -785,8 +785,15 @@ static void bench(cuda_context *cx, std::vector<int> counts)
       bench_whole(cx, weights, tokens);
 }
 
+extern int fast_step_warps, fast_few_one, fast_few_split;
 int main(int count, char **arguments)
 {
+  if (getenv("WARPS"))
+    fast_step_warps = atoi(getenv("WARPS"));
+  if (getenv("ONE"))
+    fast_few_one = atoi(getenv("ONE"));
+  if (getenv("SPLIT"))
+    fast_few_split = atoi(getenv("SPLIT"));
   setvbuf(stdout, NULL, _IOLBF, 0);
   cuda_context cx = context_new();
   bool quick = count > 1 && !strcmp(arguments[1], "--quick");

@@ -41,7 +41,7 @@ struct fast_inputs {
 /* Tokens' places: what the kernels of steps read at a time. */
 static inline int fast_room(int tokens)
 {
-  int room = 4;
+  int room = 1;
   while (room < tokens && room < 32)
     room *= 2;
   return tokens <= 32 ? room : (tokens + 31) / 32 * 32;
@@ -68,7 +68,7 @@ static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, bo
     at += column * (FAST_PART / (32u << i)) * sizeof(float);
   }
   in.steps = (float *)at;
-  at += column * sizeof(float);
+  at += (column * sizeof(float) + 15) / 16 * 16;
   if (bytes)
     *bytes = (size_t)(at - (uint8_t *)memory);
   return in;

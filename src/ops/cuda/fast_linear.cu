@@ -7,9 +7,8 @@
 #include "ops/cuda/fast_pack.cuh"
 
 enum {
-  STEP_MOST = 32,   /* tokens of a step's kernel */
-  GEMM_FROM = 65,   /* from so many on a prompt's kernel is faster */
-  INSIDE_PARTS = 16 /* parts that a step's kernel quantises as fast as a kernel of its own */
+  STEP_MOST = 4,  /* tokens of a step's kernel */
+  GEMM_FROM = 65, /* from so many on a prompt's kernel is faster */
 };
 
 void cuda_fast_setup(cuda_context *cx)
@@ -72,38 +71,25 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
   return m;
 }
 
-/* Packed matrices by the number of tokens; every kernel gives the same bits. */
-static bool packed_outputs(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
-                           float *gated)
-{
-  if (in.tokens >= GEMM_FROM && fast_gemm_fits(cx)) {
-    fast_linear_gemm(cx, m, in);
-    return true;
-  }
-  for (int first = 0; first < in.tokens; first += STEP_MOST) {
-    int tokens = in.tokens - first < STEP_MOST ? in.tokens - first : STEP_MOST;
-    if (!fast_linear_step(cx, m, source, &in, first, tokens, gated))
-      return false;
-  }
-  return true;
-}
-
-/* The affine outputs of a record. Inputs are quantised once, into scratch (twice where kernels want them in both
- * orders); where they are few, the kernel of a step does that for itself. */
-static void affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
+/* The affine outputs of a record, packed ones by the number of tokens; every kernel gives the same bits. Inputs are
+ * quantised once, into scratch (twice where kernels want them in both orders); a single token's by the kernel of a
+ * step, for itself. Whether the gate is done, too. */
+static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
 {
   bool wgmma = tokens >= GEMM_FROM && fast_wgmma_fits(cx);
   fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, false, NULL);
   fast_inputs tiled = fast_inputs_at(cx->scratch, tokens, source.k, true, NULL);
   const fast_inputs *there = NULL;
   unsigned done = 0;
+  bool stepped = false;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
     fast_matrices m = {};
     if (packed(a, i))
       m = alike(a, i, &done);
-    if (m.count && tokens == 1 && m.parts <= INSIDE_PARTS && fast_linear_step(cx, m, source, NULL, 0, tokens, gated))
+    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated);
+    if (stepped)
       continue;
     const fast_inputs *wanted = m.count && wgmma ? &tiled : &in;
     if (there != wanted)
@@ -111,11 +97,16 @@ static void affine_outputs(cuda_context *cx, const op_linear *a, const fast_sour
     there = wanted;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
+    else if (tokens <= STEP_MOST && (stepped = fast_linear_step(cx, m, source, in, false, gated)))
+      continue;
     else if (wgmma)
       fast_linear_wgmma(cx, m, tiled);
-    else if (!packed_outputs(cx, m, source, in, gated))
-      cx->error = cudaErrorInvalidConfiguration; /* fast_pack.cu packs none for which this could be */
+    else if (tokens >= GEMM_FROM && fast_gemm_fits(cx))
+      fast_linear_gemm(cx, m, in);
+    else
+      fast_linear_few(cx, m, in);
   }
+  return gated && stepped;
 }
 
 /* y[0] may be the residual; no output is the input, so their order means nothing. Ternary matrices go first: their
@@ -179,7 +170,7 @@ void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_l
   if (norm && !with_norm)
     cuda_rms_norm(cx, norm, tokens);
   if (with_norm || with_gate)
-    affine_outputs(cx, a, source, tokens, with_gate ? glu->y : NULL);
+    with_gate = affine_outputs(cx, a, source, tokens, with_gate ? glu->y : NULL);
   else
     cuda_fast_linear(cx, a, tokens);
   if (glu && !with_gate)

@@ -62,12 +62,13 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
   return m;
 }
 
-/* Tokens first .. first + tokens - 1 of the quantised inputs, up to 32 of them; or of `source`, which the kernel then
- * quantises itself (quantised NULL: one token). gated: [tokens, rows], to be silu(output 0) * output 1, which then go
- * nowhere; NULL: no such thing. False, and nothing done, where the GPU has too little shared memory.
- * fast_linear_step.cu. */
-bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs *quantised,
-                      int first, int tokens, float *gated);
+/* Up to 4 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
+ * rows], to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where
+ * the GPU has too little shared memory. fast_linear_step.cu. */
+bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
+                      bool inside, float *gated);
+/* Any number of tokens, made for 5 to 32. fast_linear_few.cu. */
+void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
 /* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */
 void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
 bool fast_gemm_fits(const cuda_context *cx);
