@@ -6,6 +6,7 @@
 #ifndef TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
 #define TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
 
+#include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/cuda.cuh"
 
 /* ---- scores ---- */
@@ -35,24 +36,6 @@ template <int HEADS> static __device__ void plain_scores(const float *key, const
 /* ---- chains ---- */
 
 enum { BATCH = 16 }; /* links of a chain whose operands are loaded together */
-
-/* Loads that stay where they are written: the compiler would move them down to their uses, and a chain would wait for
- * each batch (20 % of its time). */
-static __device__ float load_now(const float *from)
-{
-  float x;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
-}
-
-static __device__ float4 load_four_now(const float *from)
-{
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
-}
 
 /* Terms of a batch, or weights. */
 struct batch {

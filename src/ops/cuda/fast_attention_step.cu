@@ -19,6 +19,7 @@
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
   BUFFERS = BLOCKS + 2,           /* of shared memory: for keys, and the first two of values */
+  AHEAD = 128,                    /* bytes behind the terms that are read ahead, and not used */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -36,66 +37,134 @@ static __device__ void ask(void *to, const void *from, int bytes)
     copy_async((char *)to + at, (const char *)from + at);
 }
 
+static __device__ float2 two_floats(unsigned halves)
+{
+  return __half22float2(*(const __half2 *)&halves);
+}
+
 template <int N> struct alignas(N * sizeof(float)) floats {
   float x[N];
 };
 
-/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. */
-template <int GROUP>
-static __device__ void add_scores(const __half2 *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
+/* Some dims of two neighbouring keys, and of GROUP queries. */
+template <int GROUP> struct score_batch {
+  enum { DIMS = 4 };
+  unsigned key[DIMS];
+  floats<GROUP> q[DIMS];
+};
+
+template <int GROUP> static __device__ score_batch<GROUP> load_scores(const __half *key, const floats<GROUP> *q)
 {
-#pragma unroll 8
-  for (int e = 0; e < dims; e++) {
-    floats<GROUP> x = q[e];
-    float2 k = __half22float2(key[e * (KV_BLOCK / 2)]);
+  score_batch<GROUP> b;
 #pragma unroll
-    for (int h = 0; h < GROUP; h++) {
-      sum[h].x = fmaf(x.x[h], k.x, sum[h].x);
-      sum[h].y = fmaf(x.x[h], k.y, sum[h].y);
-    }
+  for (int e = 0; e < b.DIMS; e++) {
+    b.key[e] = load_word_now(key + e * KV_BLOCK);
+    if (GROUP == 4)
+      *(float4 *)b.q[e].x = load_four_now(q[e].x);
+    else
+      for (int h = 0; h < GROUP; h++)
+        b.q[e].x[h] = load_now(q[e].x + h);
+  }
+  return b;
+}
+
+template <int GROUP> static __device__ void add_scores(unsigned key, const floats<GROUP> &q, float2 sum[GROUP])
+{
+  float2 k = two_floats(key);
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+    sum[h].x = fmaf(q.x[h], k.x, sum[h].x);
+    sum[h].y = fmaf(q.x[h], k.y, sum[h].y);
   }
 }
 
-/* out: two dims of one head, then of the other. */
-static __device__ void add_value(float2 term, __half2 value, float4 *out)
+/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. A batch behind the last may be read. */
+template <int GROUP>
+static __device__ void add_all_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
 {
-  float2 v = __half22float2(value);
+  enum { DIMS = score_batch<GROUP>::DIMS };
+  score_batch<GROUP> now = load_scores<GROUP>(key, q), next;
+  int e = 0;
+#pragma unroll 1
+  for (; e + 2 * DIMS <= dims; e += 2 * DIMS) {
+    next = load_scores<GROUP>(key + (e + DIMS) * KV_BLOCK, q + e + DIMS);
+#pragma unroll
+    for (int i = 0; i < DIMS; i++)
+      add_scores<GROUP>(now.key[i], now.q[i], sum);
+    now = load_scores<GROUP>(key + (e + 2 * DIMS) * KV_BLOCK, q + e + 2 * DIMS);
+#pragma unroll
+    for (int i = 0; i < DIMS; i++)
+      add_scores<GROUP>(next.key[i], next.q[i], sum);
+  }
+#pragma unroll 1
+  for (; e < dims; e++)
+    add_scores<GROUP>(load_word_now(key + e * KV_BLOCK), q[e], sum);
+}
+
+/* out: two dims of one head, then of the other. */
+static __device__ void add_value(float2 term, unsigned value, float4 *out)
+{
+  float2 v = two_floats(value);
   out->x = fmaf(term.x, v.x, out->x);
   out->y = fmaf(term.x, v.y, out->y);
   out->z = fmaf(term.y, v.x, out->z);
   out->w = fmaf(term.y, v.y, out->w);
 }
 
-/* Keys [from, to) of a block: out += term * value; term [keys][2], values `stride` pairs apart. Terms below zero are of
- * keys that a block-sparse head does not see. */
-static __device__ void add_values(const __half2 *value, int stride, const float2 *term, int from, int to, bool sparse,
-                                  float4 *out)
+/* Some keys' values, two dims of each, and terms, of two heads. */
+struct value_batch {
+  enum { KEYS = 8 };
+  unsigned value[KEYS];
+  float4 terms[KEYS / 2];
+};
+
+static __device__ value_batch load_values(const __half *value, int stride, const float2 *term)
 {
-  int i = from;
-  if (sparse) {
+  value_batch b;
+#pragma unroll
+  for (int i = 0; i < b.KEYS / 2; i++)
+    b.terms[i] = load_four_now((const float *)(term + 2 * i));
+#pragma unroll
+  for (int i = 0; i < b.KEYS; i++)
+    b.value[i] = load_word_now(value + i * stride);
+  return b;
+}
+
+static __device__ void add_batch(const value_batch &b, float4 *out)
+{
+#pragma unroll
+  for (int i = 0; i < b.KEYS / 2; i++) {
+    add_value(make_float2(b.terms[i].x, b.terms[i].y), b.value[2 * i], out);
+    add_value(make_float2(b.terms[i].z, b.terms[i].w), b.value[2 * i + 1], out);
+  }
+}
+
+/* A whole block: out += term * value; term [keys][2]. A batch behind it may be read. */
+static __device__ void add_block(const __half *value, int stride, const float2 *term, float4 *out)
+{
+  enum { KEYS = value_batch::KEYS };
+  value_batch now = load_values(value, stride, term), next;
 #pragma unroll 1
-    for (; i < to; i++) {
-      float4 with = *out;
-      add_value(term[i], value[i * stride], &with);
-      if (!(term[i].x < 0))
-        out->x = with.x, out->y = with.y;
-      if (!(term[i].y < 0))
-        out->z = with.z, out->w = with.w;
-    }
-    return;
+  for (int i = 0; i < KV_BLOCK; i += 2 * KEYS) {
+    next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
+    add_batch(now, out);
+    now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
+    add_batch(next, out);
   }
-  if (i % 2 && i < to) {
-    add_value(term[i], value[i * stride], out);
-    i++;
-  }
+}
+
+/* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
+static __device__ void add_some(const __half *value, int stride, const float2 *term, int from, int to, float4 *out)
+{
 #pragma unroll 4
-  for (; i + 2 <= to; i += 2) {
-    float4 two = *(const float4 *)(term + i);
-    add_value(make_float2(two.x, two.y), value[i * stride], out);
-    add_value(make_float2(two.z, two.w), value[(i + 1) * stride], out);
+  for (int i = from; i < to; i++) {
+    float4 with = *out;
+    add_value(term[i], *(const unsigned *)(value + i * stride), &with);
+    if (!(term[i].x < 0))
+      out->x = with.x, out->y = with.y;
+    if (!(term[i].y < 0))
+      out->z = with.z, out->w = with.w;
   }
-  if (i < to)
-    add_value(term[i], value[i * stride], out);
 }
 
 /* A score that is not there. Arithmetic never makes this NaN: it has 0x7fffffff for all of them. */
@@ -212,9 +281,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     else
       copy_wait<4>();
     __syncthreads();
-    const char *keys = blocks + 2 * stage * buffer + j / KV_BLOCK * (half * KV_BLOCK * 2);
-    add_scores<GROUP>((const __half2 *)keys + j % KV_BLOCK / 2, q + group * a.key_dim + stage * half,
-                      stage ? a.key_dim - half : half, sum);
+    const __half *keys = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
+    add_all_scores<GROUP>(keys, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
     if (stage)
       continue;
     __syncthreads();
@@ -273,12 +341,17 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       }
       if (pair >= shape::PAIRS)
         continue;
-      const __half2 *value = (const __half2 *)(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer) + e;
+      const __half *value = (const __half *)(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer) + 2 * e;
       const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
+      int start = b * KV_BLOCK;
+      if (low <= start && start + KV_BLOCK <= high && !a.sparse_block) {
+        add_block(value, a.value_dim, terms, &out);
+        continue;
+      }
 #pragma unroll 1
       for (int stretch = kept ? 0 : 1; stretch < 2; stretch++)
-        add_values(value, pairs_of_dims, terms, within((stretch ? low : 0) - b * KV_BLOCK, 0, KV_BLOCK),
-                   within((stretch ? high : kept) - b * KV_BLOCK, 0, KV_BLOCK), a.sparse_block != 0, &out);
+        add_some(value, a.value_dim, terms, within((stretch ? low : 0) - start, 0, KV_BLOCK),
+                 within((stretch ? high : kept) - start, 0, KV_BLOCK), &out);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -333,7 +406,7 @@ static int buffer_of(const op_attention *a)
 static size_t shared_of(const op_attention *a, int heads)
 {
   size_t q = (size_t)heads * ((a->key_dim + 3) / 4 * 4), terms = (size_t)(heads + 1) / 2 * 2 * FAST_CHUNK;
-  return (size_t)BUFFERS * buffer_of(a) + (q + 2 * terms) * sizeof(float);
+  return (size_t)BUFFERS * buffer_of(a) + (q + 2 * terms) * sizeof(float) + AHEAD;
 }
 
 void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
