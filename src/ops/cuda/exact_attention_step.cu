@@ -34,13 +34,14 @@ static __device__ void scores_of_token(const op_attention &a, const cuda_step &s
     return;
   head_share share = share_of(a, blockIdx.y, HEADS);
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
+  void *block = cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK];
+  cuda_await();
   for (int h = 0; h < HEADS; h++)
     for (int e = i; e < a.key_dim; e += KV_BLOCK)
       q[e * HEADS + h] = h < share.count ? a.scale * queries[h * a.key_dim + e] : 0;
   __syncthreads();
   if (!sight_sees(sees, first + i))
     return;
-  void *block = cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK];
   float sum[HEADS] = {};
   if (cuda_quantised(a.quant, t))
     packed_scores<HEADS>(a, block, share.kv_head, i, q, sum);
@@ -61,11 +62,11 @@ static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, c
 {
   extern __shared__ float4 shared[];
   cuda_release_next();
-  cuda_await();
   for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
     scores_of_token<HEADS>(a, s, r, (float *)shared, token);
     __syncthreads();
   });
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
 /* ---- softmax ---- */
@@ -77,12 +78,12 @@ static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, 
   __shared__ __align__(16) float term[2][SUM_STRETCH + BATCH];
   __shared__ float largest[16];
   cuda_release_next();
-  cuda_await();
   int token = r.first + blockIdx.y, head = blockIdx.x, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   cuda_token t = s.token[token];
+  int n = sight_count(sight_of(a, t));
+  cuda_await();
   if (!exact_takes(r, a, t))
     return;
-  int n = sight_count(sight_of(a, t));
   float *score = exact_scores_of(r, a, token, head);
   float most = -INFINITY, sum = 0;
 #pragma unroll 8

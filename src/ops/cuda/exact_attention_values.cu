@@ -39,6 +39,7 @@ struct value_source {
   head_share share;
   sight sees;
   int keys, dim; /* that the token sees; first of the block's dims */
+  int64_t old;   /* positions before it are of earlier steps */
   bool packed;
 };
 
@@ -99,15 +100,23 @@ static __device__ void supply(const op_attention &a, const exact_room &r, const 
 {
   enum { KEYS = value_stage<HEADS>::KEYS };
   float inverse[HEADS];
-#pragma unroll
-  for (int h = 0; h < HEADS; h++)
-    inverse[h] = h < from.share.count ? inverses[h] : 0;
+  bool waited = false;
   for (int stage = threadIdx.x / 32 - 1; stage * KEYS < from.keys; stage += SUPPLIERS) {
     int place = stage % PLACES, round = stage / PLACES, base = stage * KEYS, count = from.keys - base;
     int padded = count < KEYS ? (count + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH) : KEYS;
     if (round)
       barrier_wait(&ring->free[place], (round - 1) % 2);
+    /* What earlier steps left may be read while the kernel before this one still runs. */
+    if (!waited && !(from.sees.keep == 0 && from.sees.moved == 0 && from.sees.low + base + KEYS <= from.old))
+      cuda_await();
     supply_values<HEADS>(a, from, base, count, padded, &ring->stage[place]);
+    if (!waited) {
+      cuda_await();
+#pragma unroll
+      for (int h = 0; h < HEADS; h++)
+        inverse[h] = h < from.share.count ? inverses[h] : 0;
+      waited = true;
+    }
     supply_weights<HEADS>(r, from, inverse, base, count, padded, &ring->stage[place]);
     copy_wait<0>();
     barrier_arrive(&ring->ready[place]);
@@ -175,6 +184,7 @@ static __device__ void values_of_token(const op_attention &a, const cuda_step &s
   from.keys = sight_count(from.sees);
   from.dim = blockIdx.x * DIMS;
   from.packed = cuda_quantised(a.quant, t);
+  from.old = t.row_position;
   if (threadIdx.x >= 32) {
     supply<HEADS>(a, r, from, r.inverse + (token - r.first) * a.heads + from.share.first, ring);
     return;
@@ -190,7 +200,6 @@ static __global__ void __launch_bounds__(THREADS) step_values(op_attention a, cu
 {
   extern __shared__ float4 shared[];
   cuda_release_next();
-  cuda_await();
   for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
     if (!exact_takes(r, a, s.token[token]))
       return;
@@ -202,6 +211,7 @@ static __global__ void __launch_bounds__(THREADS) step_values(op_attention a, cu
       barrier_end(&ring->free[threadIdx.x]);
     }
   });
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
 /* ---- values, the plain way ---- */
