@@ -111,6 +111,7 @@ static size_t token_bytes(int units, int heads, int value_dim)
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
 {
   fast_room r = {};
+  r.overlap = cx->overlap;
   r.units = (int)unit_count(a, s->most_keys, FAST_CHUNK);
   int group = attention_group(cx, token_bytes(r.units, a->heads, a->value_dim), s->tokens);
   r.most = (float2 *)cx->scratch;
@@ -133,6 +134,7 @@ void cuda_attention_setup(cuda_context *cx)
 {
   fast_step_setup(cx);
   fast_tile_setup(cx);
+  exact_step_setup(cx);
   exact_values_setup(cx);
   exact_near_setup(cx);
   exact_tile_setup(cx);
