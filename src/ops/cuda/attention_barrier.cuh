@@ -31,6 +31,12 @@ static inline __device__ void barrier_arrive(uint64_t *b)
   asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier_at(b)) : "memory");
 }
 
+/* Arrives when the thread's cp.async until now have come. */
+static inline __device__ void barrier_arrive_after_copies(uint64_t *b)
+{
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier_at(b)) : "memory");
+}
+
 static inline __device__ void barrier_wait(uint64_t *b, int parity)
 {
   unsigned done = 0;

@@ -32,6 +32,7 @@ static inline __device__ bool exact_takes(const exact_room &r, const op_attentio
 }
 
 /* exact_attention_step.cu */
+void exact_step_setup(cuda_context *cx);
 void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
 void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
 /* exact_attention_values.cu */

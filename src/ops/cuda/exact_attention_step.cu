@@ -1,8 +1,10 @@
 /* exact_attention_step.cu - exact attention of single tokens: scores, and the sums of a softmax.
  *
- * Scores have no order among keys: a lane has a key. The sum of a softmax is a chain as long as the context, 4.16
- * cycles a link whatever one does; its warp does nothing but add, while others make the terms.
+ * Scores have no order among keys: a lane has a key. All dims of a block's keys are asked for at once, through shared
+ * memory: in batches of registers, a token waited for memory four times. The sum of a softmax is a chain as long as the
+ * context, 4.16 cycles a link whatever one does; its warp does nothing but add, while others make the terms.
  */
+#include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
 #include "ops/cuda/exact_attention_sums.cuh"
 
@@ -22,11 +24,20 @@ static __device__ void packed_scores(const op_attention &a, void *block, int kv_
   }
 }
 
+/* Asks for a stage of a block's keys, half of the dims. */
+static __device__ void ask_dims(const float *keys, int dims, float *to)
+{
+  for (int n = threadIdx.x * 4; n < dims * KV_BLOCK; n += KV_BLOCK * 4)
+    copy_async(to + n, keys + n);
+  copy_commit();
+}
+
 template <int HEADS>
-static __device__ void scores_of_token(const op_attention &a, const cuda_step &s, const exact_room &r, float *q,
+static __device__ void scores_of_token(const op_attention &a, const cuda_step &s, const exact_room &r, float *shared,
                                        int token)
 {
-  int i = threadIdx.x;
+  float *keys = shared, *q = keys + a.key_dim * KV_BLOCK; /* [key_dim][KV_BLOCK], [key_dim][HEADS] */
+  int i = threadIdx.x, half = (a.key_dim + 1) / 2;
   cuda_token t = s.token[token];
   sight sees = sight_of(a, t);
   int first = unit_first(a, sees, blockIdx.x, KV_BLOCK);
@@ -34,18 +45,36 @@ static __device__ void scores_of_token(const op_attention &a, const cuda_step &s
     return;
   head_share share = share_of(a, blockIdx.y, HEADS);
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
-  for (int h = 0; h < HEADS; h++)
-    for (int e = i; e < a.key_dim; e += KV_BLOCK)
+  void *block = cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK];
+  bool packed = cuda_quantised(a.quant, t);
+  /* What earlier steps left may be read while the kernel before this one still runs. */
+  if (first + KV_BLOCK > t.row_position)
+    cuda_await();
+  if (!packed) {
+    const float *from = (const float *)block + ref_block_key(share.kv_head, a.key_dim, 0);
+    ask_dims(from, half, keys);
+    ask_dims(from + half * KV_BLOCK, a.key_dim - half, keys + half * KV_BLOCK);
+  }
+  cuda_await();
+#pragma unroll 1
+  for (int e = i; e < a.key_dim; e += KV_BLOCK)
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
       q[e * HEADS + h] = h < share.count ? a.scale * queries[h * a.key_dim + e] : 0;
-  __syncthreads();
+  float sum[HEADS] = {};
+  if (packed) {
+    __syncthreads();
+    packed_scores<HEADS>(a, block, share.kv_head, i, q, sum);
+  } else {
+    copy_wait<1>();
+    __syncthreads();
+    shared_scores<HEADS>(keys + i, q, half, sum);
+    copy_wait<0>();
+    __syncthreads();
+    shared_scores<HEADS>(keys + half * KV_BLOCK + i, q + half * HEADS, a.key_dim - half, sum);
+  }
   if (!sight_sees(sees, first + i))
     return;
-  void *block = cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK];
-  float sum[HEADS] = {};
-  if (cuda_quantised(a.quant, t))
-    packed_scores<HEADS>(a, block, share.kv_head, i, q, sum);
-  else
-    plain_scores<HEADS>((const float *)block + ref_block_key(share.kv_head, a.key_dim, i), q, a.key_dim, sum);
   int slot = sight_slot(sees, first + i);
 #pragma unroll
   for (int h = 0; h < HEADS; h++)
@@ -61,11 +90,11 @@ static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, c
 {
   extern __shared__ float4 shared[];
   cuda_release_next();
-  cuda_await();
   for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
     scores_of_token<HEADS>(a, s, r, (float *)shared, token);
     __syncthreads();
   });
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
 /* ---- softmax ---- */
@@ -77,12 +106,12 @@ static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, 
   __shared__ __align__(16) float term[2][SUM_STRETCH + BATCH];
   __shared__ float largest[16];
   cuda_release_next();
-  cuda_await();
   int token = r.first + blockIdx.y, head = blockIdx.x, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   cuda_token t = s.token[token];
+  int n = sight_count(sight_of(a, t));
+  cuda_await();
   if (!exact_takes(r, a, t))
     return;
-  int n = sight_count(sight_of(a, t));
   float *score = exact_scores_of(r, a, token, head);
   float most = -INFINITY, sum = 0;
 #pragma unroll 8
@@ -128,6 +157,11 @@ static const struct {
 } score_kernels[] = {{1, step_scores<1>}, {2, step_scores<2>}, {4, step_scores<4>}, {8, step_scores<8>}};
 enum { SCORE_KERNELS = sizeof score_kernels / sizeof score_kernels[0] };
 
+static size_t scores_shared(const op_attention *a, int heads)
+{
+  return (size_t)a->key_dim * (heads + KV_BLOCK) * sizeof(float);
+}
+
 void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
   int i = 0;
@@ -135,7 +169,7 @@ void exact_step_scores(cuda_context *cx, const op_attention *a, const cuda_step 
     i++;
   int heads = score_kernels[i].heads;
   dim3 grid((unsigned)unit_count(a, s->most_keys, KV_BLOCK), share_count(*a, heads), lone_blocks(r->count, r->tiles));
-  cuda_launch(cx, true, score_kernels[i].kernel, grid, dim3(KV_BLOCK), a->key_dim * heads * sizeof(float), *a, *s, *r);
+  cuda_launch(cx, true, score_kernels[i].kernel, grid, dim3(KV_BLOCK), scores_shared(a, heads), *a, *s, *r);
 }
 
 /* Few chains want many threads that make terms; many chains want many blocks. */
@@ -143,4 +177,10 @@ void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, con
 {
   bool few = r->count * a->heads <= 2 * cx->processors;
   cuda_launch(cx, true, sums, dim3(a->heads, r->count), dim3(few ? 512 : 128), 0, *a, *s, *r);
+}
+
+void exact_step_setup(cuda_context *cx)
+{
+  for (int i = 0; i < SCORE_KERNELS; i++)
+    allow_shared(cx, (const void *)score_kernels[i].kernel, dynamic_most(cx));
 }

@@ -6,6 +6,7 @@
 #ifndef TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
 #define TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
 
+#include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/cuda.cuh"
 
 /* ---- scores ---- */
@@ -32,29 +33,21 @@ template <int HEADS> static __device__ void plain_scores(const float *key, const
       sum[h] += q[e * HEADS + h] * key[(size_t)e * KV_BLOCK];
 }
 
+/* The same from shared memory. */
+template <int HEADS> static __device__ void shared_scores(const float *key, const float *q, int dims, float *sum)
+{
+#pragma unroll 16
+  for (int e = 0; e < dims; e++)
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+      sum[h] += q[e * HEADS + h] * key[e * KV_BLOCK];
+}
+
 /* ---- chains ---- */
 
 enum { BATCH = 16 }; /* links of a chain whose operands are loaded together */
 
-/* Loads that stay where they are written: the compiler would move them down to their uses, and a chain would wait for
- * each batch (20 % of its time). */
-static __device__ float load_now(const float *from)
-{
-  float x;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
-}
-
-static __device__ float4 load_four_now(const float *from)
-{
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
-}
-
-/* Terms of a batch, or weights. */
+/* Terms of a batch. */
 struct batch {
   float4 four[BATCH / 4];
 };
@@ -90,30 +83,31 @@ static __device__ float add_up(const float *term, int count, float sum)
   return sum;
 }
 
-/* Weights and values of a batch. */
+/* Terms and values of a batch. */
 struct weighted_batch {
-  batch weight;
+  batch term;
   float value[BATCH];
 };
 
-template <int STRIDE> static __device__ weighted_batch load_weighted(const float *value, const float *weight)
+template <int STRIDE> static __device__ weighted_batch load_weighted(const float *value, const float *term)
 {
   weighted_batch b;
-  b.weight = load_batch(weight);
+  b.term = load_batch(term);
 #pragma unroll
   for (int i = 0; i < BATCH; i++)
     b.value[i] = load_now(value + i * STRIDE);
   return b;
 }
 
-static __device__ float add_weighted_batch(const weighted_batch &b, float out)
+/* A weight is term * inverse, rounded. */
+static __device__ float add_weighted_batch(const weighted_batch &b, float inverse, float out)
 {
 #pragma unroll
   for (int i = 0; i < BATCH / 4; i++) {
-    out += b.weight.four[i].x * b.value[4 * i];
-    out += b.weight.four[i].y * b.value[4 * i + 1];
-    out += b.weight.four[i].z * b.value[4 * i + 2];
-    out += b.weight.four[i].w * b.value[4 * i + 3];
+    out += b.term.four[i].x * inverse * b.value[4 * i];
+    out += b.term.four[i].y * inverse * b.value[4 * i + 1];
+    out += b.term.four[i].z * inverse * b.value[4 * i + 2];
+    out += b.term.four[i].w * inverse * b.value[4 * i + 3];
   }
   return out;
 }

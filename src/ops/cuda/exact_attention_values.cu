@@ -1,34 +1,37 @@
 /* exact_attention_values.cu - exact's sums over the values of single tokens.
  *
- * A lane has one dim of one head and adds up all keys, in order: a chain. The chain warp of a block takes as many heads
- * as share the values and 32 / heads dims, so a value is read once, and one token of 32 heads of 128 dims makes 128
- * blocks, one for nearly each multiprocessor.
+ * A lane has one dim of one head and adds up all keys, in order: a chain. A block of threads has 32 dims and WARPS
+ * heads that share the values, a chain warp for each head, and more warps that do nothing but ask for what those will
+ * need: values and terms, by cp.async, up to ten stages of 64 keys ahead. Ready and free places of the ring are told by
+ * barriers in shared memory. A barrier only knows odd from even, so nobody may be a whole round ahead: there are more
+ * places than suppliers.
  *
- * The other seven warps supply it, each a stage of keys in turn: values by cp.async, weights (term / sum) by hand. With
- * seven stages being filled while one is used, no supplier's latency matters: a table of blocks, a term and a value
- * from device memory, one after another. (With all of them filling one stage ahead, at a barrier a stage, the chain
- * took 14 cycles a key instead of under 5. A warp of 32 dims for each head reads values four times: 44 us at depth
- * 8192. Products made by other warps meet the bandwidth of shared memory: 75 us.)
+ * Two heads a block when there is one token: its chains then have a multiprocessor each. Four, when there are many.
  *
- * Ready and free places of the ring are told by barriers in shared memory. A barrier only knows odd from even, so
- * nobody may be a whole round ahead: there are more places than suppliers.
+ * What failed: a warp of 8 dims of 4 heads, which reads each value once, but 32 bytes of a line at a time: 14 cycles a
+ * key however it was supplied (seven warps a stage each, or all of them one stage ahead), where an addition takes 4.16.
+ * Products made by other warps meet the bandwidth of shared memory: 75 us at depth 8192.
  */
 #include "ops/cuda/attention_barrier.cuh"
 #include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
 #include "ops/cuda/exact_attention_sums.cuh"
 
-enum { SUPPLIERS = 7, THREADS = 32 * (1 + SUPPLIERS), PLACES = 10 };
-
-/* A stage of the ring. */
-template <int HEADS> struct value_stage {
-  enum { DIMS = 32 / HEADS, PIECES = DIMS / 4, KEYS = HEADS == 1 ? 64 : 128 };
-  float value[KEYS][DIMS];
-  float weight[HEADS][KEYS + 4]; /* 4 for the banks */
+enum {
+  DIMS = 32,     /* of a block of threads */
+  KEYS = 64,     /* of a stage */
+  PLACES = 10,   /* of the ring */
+  SUPPLIERS = 4, /* warps */
+  PIECES = DIMS / 4,
 };
 
-template <int HEADS> struct value_ring {
-  value_stage<HEADS> stage[PLACES];
+template <int WARPS> struct value_stage {
+  float value[KEYS][DIMS];
+  float term[WARPS][KEYS];
+};
+
+template <int WARPS> struct value_ring {
+  value_stage<WARPS> stage[PLACES];
   uint64_t ready[PLACES], free[PLACES];
 };
 
@@ -39,100 +42,104 @@ struct value_source {
   head_share share;
   sight sees;
   int keys, dim; /* that the token sees; first of the block's dims */
+  int64_t old;   /* positions before it are of earlier steps */
   bool packed;
 };
 
 /* ---- suppliers ---- */
 
-template <int HEADS>
-static __device__ void supply_values(const op_attention &a, const value_source &from, int base, int count, int padded,
-                                     value_stage<HEADS> *to)
+/* A whole stage of plain values, and its terms: asked for, and the barrier will hear when all is there. */
+template <int WARPS>
+static __device__ void ask_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
+                                 value_stage<WARPS> *to, uint64_t *ready, bool await)
 {
-  typedef value_stage<HEADS> shape;
+  int lane = threadIdx.x % 32, dim = lane % PIECES * 4, e = from.dim + dim;
 #pragma unroll 4
-  for (int n = threadIdx.x % 32; n < padded * shape::PIECES; n += 32) {
-    int key = n / shape::PIECES, dim = n % shape::PIECES * 4, e = from.dim + dim;
-    float *here = &to->value[key][dim];
-    if (key >= count || e >= a.value_dim) {
-      *(float4 *)here = make_float4(0, 0, 0, 0);
-      continue;
-    }
-    int p = sight_position(from.sees, base + key), i = p % KV_BLOCK;
-    void *block = from.blocks[p / KV_BLOCK];
-    if (from.packed) {
-      ref_packed values = ref_packed_values(&a.quant, block, a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim);
-      for (int d = 0; d < 4; d++)
-        here[d] = ref_packed_value_at(&values, &a.quant, DT_F32, i, e + d);
-    } else {
-      copy_async(here,
-                 (const float *)block + ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, i) + e);
-    }
+  for (int key = lane / PIECES; key < KEYS; key += 32 / PIECES) {
+    int p = sight_position(from.sees, base + key);
+    const float *block = (const float *)from.blocks[p / KV_BLOCK];
+    if (e < a.value_dim)
+      copy_async(&to->value[key][dim],
+                 block + ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, p % KV_BLOCK) + e);
   }
-  copy_commit();
+  if (await)
+    cuda_await();
+  for (int n = lane; n < WARPS * (KEYS / 4); n += 32) {
+    int h = n / (KEYS / 4), key = n % (KEYS / 4) * 4;
+    if (h < from.share.count)
+      copy_async(&to->term[h][key], from.term + h * r.slots + base + key);
+  }
+  barrier_arrive_after_copies(ready);
 }
 
-template <int HEADS>
-static __device__ void supply_weights(const exact_room &r, const value_source &from, const float *inverse, int base,
-                                      int count, int padded, value_stage<HEADS> *to)
+/* A stage of quantised values, or the last, padded with zeros to whole batches of the chain: they change no sum. */
+template <int WARPS>
+static __device__ void fill_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
+                                  value_stage<WARPS> *to, uint64_t *ready)
 {
-  enum { EACH = value_stage<HEADS>::KEYS / 32 };
-  int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int h = 0; h < HEADS; h++) {
-    float e[EACH];
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-      int key = 32 * i + lane;
-      e[i] = key < count && h < from.share.count ? from.term[h * r.slots + base + key] : 0;
+  int lane = threadIdx.x % 32, e = from.dim + lane, count = from.keys - base;
+  count = count < KEYS ? count : KEYS;
+#pragma unroll 4
+  for (int key = 0; key < KEYS; key++) {
+    float x = 0;
+    if (key < count && e < a.value_dim) {
+      int p = sight_position(from.sees, base + key), i = p % KV_BLOCK;
+      void *block = from.blocks[p / KV_BLOCK];
+      if (from.packed) {
+        ref_packed values = ref_packed_values(&a.quant, block, a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim);
+        x = ref_packed_value_at(&values, &a.quant, DT_F32, i, e);
+      } else {
+        x = ((const float *)block)[ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, i) + e];
+      }
     }
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-      if (32 * i < padded)
-        to->weight[h][32 * i + lane] = e[i] * inverse[h];
+    to->value[key][lane] = x;
   }
+  for (int n = lane; n < WARPS * KEYS; n += 32)
+    to->term[n / KEYS][n % KEYS] =
+        n % KEYS < count && n / KEYS < from.share.count ? from.term[n / KEYS * r.slots + base + n % KEYS] : 0;
+  barrier_arrive(ready);
 }
 
-/* Every SUPPLIERSth stage. The last is padded with zeros to whole batches of the chain: they change no sum. */
-template <int HEADS>
+/* Every SUPPLIERSth stage. */
+template <int WARPS>
 static __device__ void supply(const op_attention &a, const exact_room &r, const value_source &from,
-                              const float *inverses, value_ring<HEADS> *ring)
+                              value_ring<WARPS> *ring)
 {
-  enum { KEYS = value_stage<HEADS>::KEYS };
-  float inverse[HEADS];
-#pragma unroll
-  for (int h = 0; h < HEADS; h++)
-    inverse[h] = h < from.share.count ? inverses[h] : 0;
-  for (int stage = threadIdx.x / 32 - 1; stage * KEYS < from.keys; stage += SUPPLIERS) {
-    int place = stage % PLACES, round = stage / PLACES, base = stage * KEYS, count = from.keys - base;
-    int padded = count < KEYS ? (count + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH) : KEYS;
+  bool first = true;
+  for (int stage = threadIdx.x / 32 - WARPS; stage * KEYS < from.keys; stage += SUPPLIERS) {
+    int place = stage % PLACES, round = stage / PLACES, base = stage * KEYS;
     if (round)
       barrier_wait(&ring->free[place], (round - 1) % 2);
-    supply_values<HEADS>(a, from, base, count, padded, &ring->stage[place]);
-    supply_weights<HEADS>(r, from, inverse, base, count, padded, &ring->stage[place]);
-    copy_wait<0>();
-    barrier_arrive(&ring->ready[place]);
+    /* What earlier steps left may be read while the kernel before this one still runs. */
+    bool old = from.sees.keep == 0 && from.sees.moved == 0 && from.sees.low + base + KEYS <= from.old;
+    if (first && !old)
+      cuda_await();
+    if (from.packed || base + KEYS > from.keys)
+      fill_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place]);
+    else
+      ask_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place], first && old);
+    first = false;
   }
 }
 
 /* ---- the chain ---- */
 
 /* The sum of one lane. Operands of the next batch are loaded before those of this one are added, across stages too. */
-template <int HEADS> static __device__ float follow(const value_source &from, value_ring<HEADS> *ring)
+template <int WARPS> static __device__ float follow(const value_source &from, float inverse, value_ring<WARPS> *ring)
 {
-  enum { KEYS = value_stage<HEADS>::KEYS, DIMS = value_stage<HEADS>::DIMS };
-  int lane = threadIdx.x, d = lane % DIMS, h = lane / DIMS, place = 0, round = 0;
+  int lane = threadIdx.x % 32, h = threadIdx.x / 32, place = 0, round = 0;
   int padded = (from.keys + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH);
   float out = 0;
   auto load = [&](int key) {
-    const value_stage<HEADS> &stage = ring->stage[place];
-    return load_weighted<DIMS>(&stage.value[key][d], &stage.weight[h][key]);
+    const value_stage<WARPS> &stage = ring->stage[place];
+    return load_weighted<DIMS>(&stage.value[key][lane], &stage.term[h][key]);
   };
   barrier_wait(&ring->ready[0], 0);
   weighted_batch now = load(0), next;
 #pragma unroll 1
   for (int at = 0, key = 0; at < padded; at += 2 * BATCH) {
     next = load(key + BATCH);
-    out = add_weighted_batch(now, out);
+    out = add_weighted_batch(now, inverse, out);
     key += 2 * BATCH;
     int used = place;
     if (key == KEYS) {
@@ -142,9 +149,8 @@ template <int HEADS> static __device__ float follow(const value_source &from, va
       if (at + 2 * BATCH < padded)
         barrier_wait(&ring->ready[place], round % 2);
     }
-    if (at + 2 * BATCH < padded)
-      now = load(key);
-    out = add_weighted_batch(next, out);
+    now = load(key); /* behind the last one: whatever stands there, and not used */
+    out = add_weighted_batch(next, inverse, out);
     if (key == 0) {
       __syncwarp();
       if (lane == 0)
@@ -156,52 +162,55 @@ template <int HEADS> static __device__ float follow(const value_source &from, va
 
 /* ---- the kernel ---- */
 
-template <int HEADS>
+template <int WARPS>
 static __device__ void values_of_token(const op_attention &a, const cuda_step &s, const exact_room &r,
-                                       value_ring<HEADS> *ring, int token)
+                                       value_ring<WARPS> *ring, int token)
 {
-  enum { DIMS = value_stage<HEADS>::DIMS };
   cuda_token t = s.token[token];
   if (threadIdx.x < PLACES) {
     barrier_init(&ring->ready[threadIdx.x], 32);
-    barrier_init(&ring->free[threadIdx.x], 1);
+    barrier_init(&ring->free[threadIdx.x], WARPS);
   }
   __syncthreads();
   value_source from;
   from.sees = sight_of(a, t);
   from.blocks = cuda_blocks(s, a.slot, t.row);
-  from.share = share_of(a, blockIdx.y, HEADS);
+  from.share = share_of(a, blockIdx.y, WARPS);
   from.term = exact_scores_of(r, a, token, from.share.first);
   from.keys = sight_count(from.sees);
   from.dim = blockIdx.x * DIMS;
+  from.old = t.row_position;
   from.packed = cuda_quantised(a.quant, t);
-  if (threadIdx.x >= 32) {
-    supply<HEADS>(a, r, from, r.inverse + (token - r.first) * a.heads + from.share.first, ring);
+  int warp = threadIdx.x / 32, e = from.dim + threadIdx.x % 32;
+  if (warp >= WARPS) {
+    supply<WARPS>(a, r, from, ring);
     return;
   }
-  float out = follow<HEADS>(from, ring);
-  int d = from.dim + threadIdx.x % DIMS, h = threadIdx.x / DIMS;
-  if (h < from.share.count && d < a.value_dim)
-    a.out[((int64_t)token * a.heads + from.share.first + h) * a.value_dim + d] = out;
+  cuda_await();
+  int64_t query = (int64_t)(token - r.first) * a.heads + from.share.first + warp;
+  float out = follow<WARPS>(from, warp < from.share.count ? r.inverse[query] : 0, ring);
+  if (warp < from.share.count && e < a.value_dim)
+    a.out[(query + (int64_t)r.first * a.heads) * a.value_dim + e] = out;
 }
 
-template <int HEADS>
-static __global__ void __launch_bounds__(THREADS) step_values(op_attention a, cuda_step s, exact_room r)
+template <int WARPS>
+static __global__ void __launch_bounds__(32 * (WARPS + SUPPLIERS))
+    step_values(op_attention a, cuda_step s, exact_room r)
 {
   extern __shared__ float4 shared[];
+  value_ring<WARPS> *ring = (value_ring<WARPS> *)shared;
   cuda_release_next();
-  cuda_await();
   for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
     if (!exact_takes(r, a, s.token[token]))
       return;
-    value_ring<HEADS> *ring = (value_ring<HEADS> *)shared;
-    values_of_token<HEADS>(a, s, r, ring, token);
+    values_of_token<WARPS>(a, s, r, ring, token);
     __syncthreads();
     if (threadIdx.x < PLACES) {
       barrier_end(&ring->ready[threadIdx.x]);
       barrier_end(&ring->free[threadIdx.x]);
     }
   });
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
 }
 
 /* ---- values, the plain way ---- */
@@ -241,7 +250,7 @@ static __global__ void __launch_bounds__(128) plain_values(op_attention a, cuda_
 
 /* ---- launching ---- */
 
-/* By the query heads of a key/value head, ascending; more than the last go in shares. */
+/* Heads of a block of threads, ascending. */
 static const struct {
   int heads;
   void (*kernel)(op_attention, cuda_step, exact_room);
@@ -250,23 +259,32 @@ static const struct {
     {1, step_values<1>, sizeof(value_ring<1>)},
     {2, step_values<2>, sizeof(value_ring<2>)},
     {4, step_values<4>, sizeof(value_ring<4>)},
-    {8, step_values<8>, sizeof(value_ring<8>)},
 };
 enum { VALUE_KERNELS = sizeof value_kernels / sizeof value_kernels[0] };
 
+/* As many heads as share the values, if that leaves a block for every other multiprocessor. */
+static int kernel_of(const cuda_context *cx, const op_attention *a, int tokens)
+{
+  int i = VALUE_KERNELS - 1;
+  int64_t each = tokens * cuda_ceil(a->value_dim, DIMS);
+  while (i > 0 && (value_kernels[i].heads > a->heads / a->kv_heads ||
+                   each * share_count(*a, value_kernels[i].heads) * 5 < cx->processors * 2))
+    i--;
+  return i;
+}
+
 void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
 {
-  int i = 0;
-  while (i + 1 < VALUE_KERNELS && value_kernels[i].heads < a->heads / a->kv_heads)
-    i++;
+  int i = kernel_of(cx, a, r->count);
   if (a->sparse_block || a->value_dim % 4 || value_kernels[i].shared > dynamic_most(cx)) {
     dim3 grid((unsigned)cuda_ceil(a->value_dim, 128), a->heads, r->count);
     cuda_launch(cx, false, plain_values, grid, dim3(128), 0, *a, *s, *r);
     return;
   }
   int heads = value_kernels[i].heads;
-  dim3 grid((unsigned)cuda_ceil(a->value_dim, 32 / heads), share_count(*a, heads), lone_blocks(r->count, r->tiles));
-  cuda_launch(cx, true, value_kernels[i].kernel, grid, dim3(THREADS), value_kernels[i].shared, *a, *s, *r);
+  dim3 grid((unsigned)cuda_ceil(a->value_dim, DIMS), share_count(*a, heads), lone_blocks(r->count, r->tiles));
+  cuda_launch(cx, true, value_kernels[i].kernel, grid, dim3(32 * (heads + SUPPLIERS)), value_kernels[i].shared, *a, *s,
+              *r);
 }
 
 void exact_values_setup(cuda_context *cx)

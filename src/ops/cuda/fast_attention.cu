@@ -63,19 +63,15 @@ static __global__ void __launch_bounds__(JOIN_THREADS) join_chunks(op_attention 
   __shared__ join_step step[JOIN_THREADS];
   __shared__ float warp_most[JOIN_THREADS / 32];
   cuda_release_next();
-  cuda_await();
   int token = r.first + blockIdx.y, head = blockIdx.x;
   cuda_token t = s.token[token];
+  sight sees = sight_of(a, t);
+  /* Units of the token: all of the kept positions' and of the window's, which follow on each other. */
+  int last = (sees.high - 1) / FAST_CHUNK * FAST_CHUNK, low = sees.low / FAST_CHUNK * FAST_CHUNK;
+  int begin = sees.keep ? 0 : unit_index(a, sees, low, FAST_CHUNK), end = unit_index(a, sees, last, FAST_CHUNK) + 1;
+  cuda_await();
   if (cuda_quantised(a.quant, t))
     return;
-  sight sees = sight_of(a, t);
-  /* Units of the token lie in [begin, end): of the kept positions and of the window. Between those two may be some
-   * that are not seen: only where a prompt's window leaves the kept positions behind, and then begin is past them. */
-  int end = r.units, begin = 0;
-  while (end > 1 && unit_first(a, sees, end - 1, FAST_CHUNK) >= sees.high)
-    end--;
-  while (begin < end - 1 && !unit_seen(sees, unit_first(a, sees, begin, FAST_CHUNK), FAST_CHUNK))
-    begin++;
   int64_t base = fast_part(r, a, token, head, begin);
   for (int e = threadIdx.x; e - threadIdx.x < a.value_dim; e += JOIN_THREADS) {
     bool mine = e < a.value_dim, any = false;
@@ -115,6 +111,7 @@ static size_t token_bytes(int units, int heads, int value_dim)
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
 {
   fast_room r = {};
+  r.overlap = cx->overlap;
   r.units = (int)unit_count(a, s->most_keys, FAST_CHUNK);
   int group = attention_group(cx, token_bytes(r.units, a->heads, a->value_dim), s->tokens);
   r.most = (float2 *)cx->scratch;
@@ -137,6 +134,7 @@ void cuda_attention_setup(cuda_context *cx)
 {
   fast_attention_step_setup(cx);
   fast_tile_setup(cx);
+  exact_step_setup(cx);
   exact_values_setup(cx);
   exact_near_setup(cx);
   exact_tile_setup(cx);

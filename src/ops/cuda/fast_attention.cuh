@@ -17,7 +17,8 @@ struct fast_room {
   float2 *most; /* and sum */
   float *out;
   int units, first, count;
-  bool tiles; /* a tile kernel goes over the same tokens, and takes what belongs together */
+  bool overlap; /* cuda_context */
+  bool tiles;   /* a tile kernel goes over the same tokens, and takes what belongs together */
 };
 
 static inline __device__ int64_t fast_part(const fast_room &r, const op_attention &a, int token, int head, int unit)

@@ -19,6 +19,7 @@
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
   BUFFERS = BLOCKS + 2,           /* of shared memory: for keys, and the first two of values */
+  AHEAD = 4096,                   /* bytes behind the terms that are read ahead, and not used */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -36,91 +37,179 @@ static __device__ void ask(void *to, const void *from, int bytes)
     copy_async((char *)to + at, (const char *)from + at);
 }
 
+static __device__ float2 two_floats(unsigned halves)
+{
+  return __half22float2(*(const __half2 *)&halves);
+}
+
 template <int N> struct alignas(N * sizeof(float)) floats {
   float x[N];
 };
 
-/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. */
-template <int GROUP>
-static __device__ void add_scores(const __half2 *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
+/* Some dims of two neighbouring keys, and of GROUP queries. */
+template <int GROUP> struct score_batch {
+  enum { DIMS = 4 };
+  unsigned key[DIMS];
+  floats<GROUP> q[DIMS];
+};
+
+template <int GROUP> static __device__ score_batch<GROUP> load_scores(const __half *key, const floats<GROUP> *q)
 {
-#pragma unroll 8
-  for (int e = 0; e < dims; e++) {
-    floats<GROUP> x = q[e];
-    float2 k = __half22float2(key[e * (KV_BLOCK / 2)]);
+  score_batch<GROUP> b;
 #pragma unroll
-    for (int h = 0; h < GROUP; h++) {
-      sum[h].x = fmaf(x.x[h], k.x, sum[h].x);
-      sum[h].y = fmaf(x.x[h], k.y, sum[h].y);
-    }
+  for (int e = 0; e < b.DIMS; e++) {
+    b.key[e] = load_word_now(key + e * KV_BLOCK);
+    if (GROUP == 4)
+      *(float4 *)b.q[e].x = load_four_now(q[e].x);
+    else
+      for (int h = 0; h < GROUP; h++)
+        b.q[e].x[h] = load_now(q[e].x + h);
+  }
+  return b;
+}
+
+template <int GROUP> static __device__ void add_scores(unsigned key, const floats<GROUP> &q, float2 sum[GROUP])
+{
+  float2 k = two_floats(key);
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+    sum[h].x = fmaf(q.x[h], k.x, sum[h].x);
+    sum[h].y = fmaf(q.x[h], k.y, sum[h].y);
   }
 }
 
-/* out: two dims of one head, then of the other. */
-static __device__ void add_value(float2 term, __half2 value, float4 *out)
+/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. A batch behind the last may be read. */
+template <int GROUP>
+static __device__ void add_all_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
 {
-  float2 v = __half22float2(value);
+  enum { DIMS = score_batch<GROUP>::DIMS };
+  score_batch<GROUP> now = load_scores<GROUP>(key, q), next;
+  int e = 0;
+#pragma unroll 1
+  for (; e + 2 * DIMS <= dims; e += 2 * DIMS) {
+    next = load_scores<GROUP>(key + (e + DIMS) * KV_BLOCK, q + e + DIMS);
+#pragma unroll
+    for (int i = 0; i < DIMS; i++)
+      add_scores<GROUP>(now.key[i], now.q[i], sum);
+    now = load_scores<GROUP>(key + (e + 2 * DIMS) * KV_BLOCK, q + e + 2 * DIMS);
+#pragma unroll
+    for (int i = 0; i < DIMS; i++)
+      add_scores<GROUP>(next.key[i], next.q[i], sum);
+  }
+#pragma unroll 1
+  for (; e < dims; e++)
+    add_scores<GROUP>(load_word_now(key + e * KV_BLOCK), q[e], sum);
+}
+
+/* out: two dims of one head, then of the other. */
+static __device__ void add_value(float2 term, unsigned value, float4 *out)
+{
+  float2 v = two_floats(value);
   out->x = fmaf(term.x, v.x, out->x);
   out->y = fmaf(term.x, v.y, out->y);
   out->z = fmaf(term.y, v.x, out->z);
   out->w = fmaf(term.y, v.y, out->w);
 }
 
-/* Keys [from, to) of a block: out += term * value; term [keys][2], values `stride` pairs apart. Terms below zero are of
- * keys that a block-sparse head does not see. */
-static __device__ void add_values(const __half2 *value, int stride, const float2 *term, int from, int to, bool sparse,
-                                  float4 *out)
+/* Some keys' values, two dims of each, and terms, of two heads. */
+struct value_batch {
+  enum { KEYS = 8 };
+  unsigned value[KEYS];
+  float4 terms[KEYS / 2];
+};
+
+static __device__ value_batch load_values(const __half *value, int stride, const float2 *term)
 {
-  int i = from;
-  if (sparse) {
-#pragma unroll 1
-    for (; i < to; i++) {
-      float4 with = *out;
-      add_value(term[i], value[i * stride], &with);
-      if (!(term[i].x < 0))
-        out->x = with.x, out->y = with.y;
-      if (!(term[i].y < 0))
-        out->z = with.z, out->w = with.w;
-    }
-    return;
-  }
-  if (i % 2 && i < to) {
-    add_value(term[i], value[i * stride], out);
-    i++;
-  }
-#pragma unroll 4
-  for (; i + 2 <= to; i += 2) {
-    float4 two = *(const float4 *)(term + i);
-    add_value(make_float2(two.x, two.y), value[i * stride], out);
-    add_value(make_float2(two.z, two.w), value[(i + 1) * stride], out);
-  }
-  if (i < to)
-    add_value(term[i], value[i * stride], out);
+  value_batch b;
+#pragma unroll
+  for (int i = 0; i < b.KEYS / 2; i++)
+    b.terms[i] = load_four_now((const float *)(term + 2 * i));
+#pragma unroll
+  for (int i = 0; i < b.KEYS; i++)
+    b.value[i] = load_word_now(value + i * stride);
+  return b;
 }
 
-/* A score that is not there. Arithmetic never makes this NaN: it has 0x7fffffff for all of them. */
-enum : uint32_t { HIDDEN = 0xffffffff };
-
-/* Scores of a chunk become terms, both [pairs][256][2]; a hidden one becomes -1. Warps share the heads: each finds the
- * largest of its head's 256 scores and makes its own part of the terms. */
-template <int HEADS> static __device__ void terms_of_chunk(const float *score, float *term, float *most)
+static __device__ void add_batch(const value_batch &b, float4 *out)
 {
-  enum { WARPS_EACH = step_shape<HEADS>::THREADS / 32 / HEADS, EACH = FAST_CHUNK / WARPS_EACH };
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, h = warp / WARPS_EACH, from = warp % WARPS_EACH * EACH;
-  int at = h / 2 * FAST_CHUNK * 2 + h % 2;
-  float largest = -INFINITY;
 #pragma unroll
-  for (int j = 0; j < FAST_CHUNK; j += 32)
-    largest = fmaxf(largest, score[at + 2 * (j + lane)]);
-  for (int far = 16; far; far /= 2)
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, far));
-#pragma unroll 4
-  for (int j = from + lane; j < from + EACH; j += 32) {
-    float x = score[at + 2 * j];
-    term[at + 2 * j] = f32_bits(x) == HIDDEN ? -1.0f : math_exp(x - largest);
+  for (int i = 0; i < b.KEYS / 2; i++) {
+    add_value(make_float2(b.terms[i].x, b.terms[i].y), b.value[2 * i], out);
+    add_value(make_float2(b.terms[i].z, b.terms[i].w), b.value[2 * i + 1], out);
   }
-  if (lane == 0 && from == 0)
-    most[h] = largest;
+}
+
+/* A whole block: out += term * value; term [keys][2]. A batch behind it may be read. */
+static __device__ void add_block(const __half *value, int stride, const float2 *term, float4 *out)
+{
+  enum { KEYS = value_batch::KEYS };
+  value_batch now = load_values(value, stride, term), next;
+#pragma unroll 1
+  for (int i = 0; i < KV_BLOCK; i += 2 * KEYS) {
+    next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
+    add_batch(now, out);
+    now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
+    add_batch(next, out);
+  }
+}
+
+/* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
+static __device__ void add_some(const __half *value, int stride, const float2 *term, int from, int to, float4 *out)
+{
+#pragma unroll 4
+  for (int i = from; i < to; i++) {
+    float4 with = *out;
+    add_value(term[i], *(const unsigned *)(value + i * stride), &with);
+    if (!(term[i].x < 0))
+      out->x = with.x, out->y = with.y;
+    if (!(term[i].y < 0))
+      out->z = with.z, out->w = with.w;
+  }
+}
+
+/* What a thread knows of its two keys: scores, then terms, of a group of heads. Those that are not seen become -1. */
+template <int GROUP> struct two_keys {
+  float2 of[GROUP];
+  bool seen[GROUP][2];
+};
+
+/* The rare features: few instructions, called. */
+static __device__ __noinline__ float special_score(float cap, bool sees, float score)
+{
+  return sees && cap != 0 ? capped_score(cap, score) : score;
+}
+
+/* Scores become terms; the block meets twice. most [HEADS], in every thread's view afterwards. */
+template <int GROUP, int HEADS>
+static __device__ void make_terms(two_keys<GROUP> *k, int group, float (*warp_most)[HEADS], float *most)
+{
+  enum { WARPS = 4 }; /* of a group of heads */
+  int warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
+  float largest[GROUP];
+#pragma unroll
+  for (int h = 0; h < GROUP; h++)
+    largest[h] = fmaxf(k->seen[h][0] ? k->of[h].x : -INFINITY, k->seen[h][1] ? k->of[h].y : -INFINITY);
+#pragma unroll
+  for (int far = 16; far; far /= 2)
+#pragma unroll
+    for (int h = 0; h < GROUP; h++)
+      largest[h] = fmaxf(largest[h], __shfl_xor_sync(~0u, largest[h], far));
+  if (lane < GROUP)
+#pragma unroll
+    for (int h = 0; h < GROUP; h++)
+      if (lane == h)
+        warp_most[warp][group * GROUP + h] = largest[h];
+  __syncthreads();
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+      largest[h] = fmaxf(largest[h], warp_most[w][group * GROUP + h]);
+    if (warp == 0 && lane == h)
+      most[group * GROUP + h] = largest[h];
+    k->of[h].x = k->seen[h][0] ? math_exp(k->of[h].x - largest[h]) : -1.0f;
+    k->of[h].y = k->seen[h][1] ? math_exp(k->of[h].y - largest[h]) : -1.0f;
+  }
 }
 
 /* l of a head: a thread a lane of 16; term [256][2]. Lane 0 has the sum. */
@@ -152,12 +241,11 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   typedef step_shape<HEADS> shape;
   enum { GROUP = shape::GROUP, THREADS = shape::THREADS };
   extern __shared__ float4 shared[];
-  __shared__ float most[HEADS], total[HEADS];
-  __shared__ const __half *from[BLOCKS];                                   /* NULL: nothing of it is seen */
-  char *blocks = (char *)shared;                                           /* [BUFFERS][buffer] */
-  floats<GROUP> *q = (floats<GROUP> *)(blocks + BUFFERS * buffer);         /* [GROUPS][key_dim] */
-  float *score = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
-  float *term = score + shape::PAIRS * FAST_CHUNK * 2;                     /* the same */
+  __shared__ float most[HEADS], total[HEADS], warp_most[4][HEADS];
+  __shared__ const __half *from[BLOCKS];                                  /* NULL: nothing of it is seen */
+  char *blocks = (char *)shared;                                          /* [BUFFERS][buffer] */
+  floats<GROUP> *q = (floats<GROUP> *)(blocks + BUFFERS * buffer);        /* [GROUPS][key_dim] */
+  float *term = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
 
   int tid = threadIdx.x;
   cuda_token t = s.token[token];
@@ -179,10 +267,21 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     copy_commit();
   };
   __syncthreads();
-  /* What earlier steps left may be read while the kernel before this one still runs. */
-  if (first + FAST_CHUNK > t.row_position)
+  /* What earlier steps left may be read while the kernel before this one still runs. Otherwise queries come first:
+   * behind all that is asked for they would come last. */
+  const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
+  bool early = r.overlap && first + FAST_CHUNK <= t.row_position;
+  float x[HEADS] = {};
+  auto load_queries = [&](int e) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+      x[h] = h < share.count && e < a.key_dim ? queries[h * a.key_dim + e] : 0;
+  };
+  if (!early) {
     cuda_await();
-    /* Groups of copies: two of keys, and one for each block of values. */
+    load_queries(tid);
+  }
+  /* Groups of copies: two of keys, and one for each block of values. */
 #pragma unroll 1
   for (int n = 0; n < 2 * BLOCKS; n++) {
     int stage = n / BLOCKS, b = n % BLOCKS;
@@ -192,15 +291,20 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     if (b == BLOCKS - 1)
       copy_commit();
   }
+  if (early) {
+    cuda_await();
+    load_queries(tid);
+  }
   ask_values(0);
   ask_values(1);
-  cuda_await();
-  const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
 #pragma unroll 1
-  for (int e = tid; e < a.key_dim; e += THREADS)
+  for (int e = tid; e < a.key_dim; e += THREADS) {
+    if (e != tid)
+      load_queries(e);
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
-      q[h / GROUP * a.key_dim + e].x[h % GROUP] = h < share.count ? a.scale * queries[h * a.key_dim + e] : 0;
+      q[h / GROUP * a.key_dim + e].x[h % GROUP] = a.scale * x[h];
+  }
 
   /* Scores: a thread two keys of a group of heads. */
   int group = tid / (FAST_CHUNK / 2), j = tid % (FAST_CHUNK / 2) * 2;
@@ -212,34 +316,38 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     else
       copy_wait<4>();
     __syncthreads();
-    const char *keys = blocks + 2 * stage * buffer + j / KV_BLOCK * (half * KV_BLOCK * 2);
-    add_scores<GROUP>((const __half2 *)keys + j % KV_BLOCK / 2, q + group * a.key_dim + stage * half,
-                      stage ? a.key_dim - half : half, sum);
+    const __half *key = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
+    add_all_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
     if (stage)
       continue;
     __syncthreads();
     ask_values(2);
     ask_values(3);
   }
-  float hidden = f32_from_bits(HIDDEN);
-  bool sees_one = sight_sees(sees, first + j), sees_other = sight_sees(sees, first + j + 1);
+  two_keys<GROUP> keys;
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+    keys.of[h] = sum[h];
+    keys.seen[h][0] = sight_sees(sees, first + j);
+    keys.seen[h][1] = sight_sees(sees, first + j + 1);
+  }
+  if (a.softcap != 0 || a.sparse_block)
+#pragma unroll
+    for (int h = 0; h < GROUP; h++) {
+      int head = share.first + group * GROUP + h, own = (int)t.position;
+      keys.seen[h][0] = keys.seen[h][0] && head_sees(a, head, own, first + j);
+      keys.seen[h][1] = keys.seen[h][1] && head_sees(a, head, own, first + j + 1);
+      keys.of[h].x = special_score(a.softcap, keys.seen[h][0], sum[h].x);
+      keys.of[h].y = special_score(a.softcap, keys.seen[h][1], sum[h].y);
+    }
+  make_terms<GROUP, HEADS>(&keys, group, warp_most, most);
 #pragma unroll
   for (int h = 0; h < GROUP; h++) {
     int head = group * GROUP + h;
-    float *to = score + (head / 2 * FAST_CHUNK + j) * 2 + head % 2;
-    to[0] = sees_one ? sum[h].x : hidden;
-    to[2] = sees_other ? sum[h].y : hidden;
+    float *to = term + (head / 2 * FAST_CHUNK + j) * 2 + head % 2;
+    to[0] = keys.of[h].x;
+    to[2] = keys.of[h].y;
   }
-  if (a.softcap != 0 || a.sparse_block) /* rare: a small loop over what the thread has just written */
-#pragma unroll 1
-    for (int n = 0; n < 2 * GROUP; n++) {
-      int head = group * GROUP + n / 2, p = first + j + n % 2;
-      float *x = score + (head / 2 * FAST_CHUNK + j + n % 2) * 2 + head % 2;
-      if (f32_bits(*x) != HIDDEN)
-        *x = head_sees(a, share.first + head, (int)t.position, p) ? attention_cap(a, *x) : hidden;
-    }
-  __syncthreads();
-  terms_of_chunk<HEADS>(score, term, most);
   __syncthreads();
   int folding = tid / FAST_LANES;
   if (folding < share.count) {
@@ -273,12 +381,17 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       }
       if (pair >= shape::PAIRS)
         continue;
-      const __half2 *value = (const __half2 *)(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer) + e;
+      const __half *value = (const __half *)(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer) + 2 * e;
       const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
+      int start = b * KV_BLOCK;
+      if (low <= start && start + KV_BLOCK <= high && !a.sparse_block) {
+        add_block(value, a.value_dim, terms, &out);
+        continue;
+      }
 #pragma unroll 1
       for (int stretch = kept ? 0 : 1; stretch < 2; stretch++)
-        add_values(value, pairs_of_dims, terms, within((stretch ? low : 0) - b * KV_BLOCK, 0, KV_BLOCK),
-                   within((stretch ? high : kept) - b * KV_BLOCK, 0, KV_BLOCK), a.sparse_block != 0, &out);
+        add_some(value, a.value_dim, terms, within((stretch ? low : 0) - start, 0, KV_BLOCK),
+                 within((stretch ? high : kept) - start, 0, KV_BLOCK), &out);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -333,7 +446,7 @@ static int buffer_of(const op_attention *a)
 static size_t shared_of(const op_attention *a, int heads)
 {
   size_t q = (size_t)heads * ((a->key_dim + 3) / 4 * 4), terms = (size_t)(heads + 1) / 2 * 2 * FAST_CHUNK;
-  return (size_t)BUFFERS * buffer_of(a) + (q + 2 * terms) * sizeof(float);
+  return (size_t)BUFFERS * buffer_of(a) + (q + terms) * sizeof(float) + AHEAD;
 }
 
 void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
