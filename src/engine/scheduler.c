@@ -7,9 +7,9 @@
 #include "engine/scheduler.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "base/mem.h"
+#include "base/threads.h"
 
 enum { WORKER_STACK = 1 << 20 };
 
@@ -419,11 +419,10 @@ static void *work(void *user)
 static int start_worker(scheduler *s)
 {
   pthread_attr_t attributes;
-  sigset_t all, before;
-  sigfillset(&all);
+  sigset_t before;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, WORKER_STACK);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
+  threads_block_signals(&before); /* the new thread inherits it */
   int failed = pthread_create(&s->worker, &attributes, work, s);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);

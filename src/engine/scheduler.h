@@ -90,7 +90,7 @@ typedef struct sched_stats {
   bool dead;
 } sched_stats;
 
-/* Starts the worker. It blocks all signals. */
+/* Starts the worker. It blocks the program's signals. */
 tern_status sched_open(tern_model *m, const sched_options *options, scheduler **out, tern_error *err);
 /* Ends all jobs (TERN_E_CANCELLED), within one op of the running forward, and the worker. NULL is fine. */
 void sched_close(scheduler *s);
