@@ -107,6 +107,7 @@ static void end_job(scheduler *s, sched_job *j, tern_status status)
   sched_end end = {.status = status,
                    .err = &err,
                    .finish = status == TERN_OK ? j->reply.finish : NULL,
+                   .stop = status == TERN_OK ? j->reply.stops.hit : NULL,
                    .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0};
   kv_seq_close(j->state);
   j->state = NULL;

@@ -52,6 +52,7 @@ typedef struct sched_end {
   tern_status status; /* TERN_E_CANCELLED: by sched_cancel, or because the scheduler closed */
   const tern_error *err;
   const char *finish; /* "stop" | "length" | "cancelled"; NULL where status is not TERN_OK */
+  const char *stop;   /* the one of options.stops that ended it; NULL: none of them did */
   size_t n_ids;       /* generated, a final stop id left out; also of a job that failed on its way */
 } sched_end;
 

@@ -117,9 +117,8 @@ json_t *oai_whole_choice(oai_writer *w, int index, const choice *c)
                    c->end.finish);
 }
 
-json_t *oai_usage(const oai_request *r, size_t prompt, size_t completion)
+json_t *oai_usage(size_t prompt, size_t completion)
 {
-  (void)r;
   return json_pack("{sI sI sI s{si}}", "prompt_tokens", (json_int_t)prompt, "completion_tokens", (json_int_t)completion,
                    "total_tokens", (json_int_t)(prompt + completion), "prompt_tokens_details", "cached_tokens", 0);
 }
