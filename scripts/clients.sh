@@ -6,4 +6,4 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ -x "$build/clients/bin/python" ] || python3 -m venv "$build/clients"
-"$build/clients/bin/python" -c 'import openai' 2>/dev/null || "$build/clients/bin/pip" install -q openai
+"$build/clients/bin/python" -c 'import anthropic, openai' 2>/dev/null || "$build/clients/bin/pip" install -q anthropic openai

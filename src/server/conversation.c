@@ -32,7 +32,7 @@ static void fill_jobs(conversation *v)
   }
 }
 
-static void answer_fault(srv_response *a, const oai_fault *f)
+void oai_answer_fault(srv_response *a, const oai_fault *f)
 {
   if (f->status || f->code)
     srv_error(a, f->status ? f->status : srv_http_status(f->err.status), f->param, f->code, f->err.text);
@@ -63,7 +63,7 @@ static conversation *open_conversation(server *s, const srv_request *q, const di
     ok = oai_read(s, v->request.root, d->chat, &v->request, &fault);
   if (ok) {
     ok = choices_open(s, v->request.n_prompts * v->request.n, &v->set, &fault.err) == TERN_OK;
-    oai_writer_open(&v->writer, s, &v->request, q->number);
+    oai_writer_open(&v->writer, s, &v->request, d->prefix, q->number);
   }
   if (ok) {
     fill_jobs(v);
@@ -71,7 +71,7 @@ static conversation *open_conversation(server *s, const srv_request *q, const di
   }
   if (ok)
     return v;
-  answer_fault(a, &fault);
+  oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;
 }

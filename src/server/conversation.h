@@ -1,7 +1,7 @@
 /* conversation.h - a request that generates, from its body to the end of its answer, in any dialect.
  *
- * All dialects share one internal request (oai_request: OpenAI's fields are a superset of the others') and one way to
- * wait, to leave and to stream; a dialect reads its own body into the one and writes answers in its own shape.
+ * All dialects share one internal request (oai_request: OpenAI's fields say what the others' do, and more) and one way
+ * to wait, to leave and to stream; a dialect reads its own body into the one and writes answers in its own shape.
  *
  * The whole answer waits until all choices have ended. A stream begins once the first of them was admitted, so that a
  * refusal still has its HTTP status; from then on events go out whenever the worker rings, a comment when it was silent
@@ -15,6 +15,7 @@
 typedef struct conversation conversation;
 
 typedef struct dialect {
+  const char *prefix; /* of ids */
   bool chat;
   /* The body in OpenAI's fields, in place or anew: takes over *root and puts a reference there, on failure too. NULL:
    * it has them already. */

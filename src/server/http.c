@@ -35,21 +35,24 @@ enum {
 static const struct {
   const char *method, *path;
   srv_route *route;
+  srv_shape *shape; /* of its errors; NULL: OpenAI's */
 } routes[] = {
-    {"POST", "/v1/chat/completions", oai_chat},
-    {"POST", "/chat/completions", oai_chat},
-    {"POST", "/v1/completions", oai_completions},
-    {"POST", "/tokenize", text_tokenize},
-    {"POST", "/detokenize", text_detokenize},
-    {"POST", "/apply-template", text_template},
-    {"GET", "/v1/models", info_models},
-    {"GET", "/health", info_health},
-    {"GET", "/metrics", info_metrics},
+    {"POST", "/v1/chat/completions", oai_chat, NULL},
+    {"POST", "/chat/completions", oai_chat, NULL},
+    {"POST", "/v1/completions", oai_completions, NULL},
+    {"POST", "/v1/messages", ant_messages, ant_error},
+    {"POST", "/v1/messages/count_tokens", ant_count_tokens, ant_error},
+    {"POST", "/tokenize", text_tokenize, NULL},
+    {"POST", "/detokenize", text_detokenize, NULL},
+    {"POST", "/apply-template", text_template, NULL},
+    {"GET", "/v1/models", info_models, NULL},
+    {"GET", "/health", info_health, NULL},
+    {"GET", "/metrics", info_metrics, NULL},
 };
 static const char models_prefix[] = "/v1/models/";
 
-/* NULL: none; *method: the one that the path has, NULL where there is no such path. */
-static srv_route *find_route(const char *method, const char *path, const char **has)
+/* NULL: none; *has: the method that the path has, NULL where there is no such path. */
+static srv_route *find_route(const char *method, const char *path, const char **has, srv_shape **shape)
 {
   *has = NULL;
   if (!strcmp(method, "HEAD"))
@@ -58,6 +61,7 @@ static srv_route *find_route(const char *method, const char *path, const char **
     if (strcmp(routes[i].path, path) != 0)
       continue;
     *has = routes[i].method;
+    *shape = routes[i].shape;
     return strcmp(routes[i].method, method) ? NULL : routes[i].route;
   }
   if (!strncmp(path, models_prefix, sizeof models_prefix - 1)) {
@@ -137,7 +141,7 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
 {
   server *s = x->server;
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-  srv_route *route = find_route(method, path, allow);
+  srv_route *route = find_route(method, path, allow, &a->shape);
   char message[160];
   if (x->too_large) {
     snprintf(message, sizeof message, "body: more than %zu bytes", s->options.most_body);

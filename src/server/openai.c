@@ -40,12 +40,12 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 
 void oai_chat(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {true, NULL, whole, begin, delta, finish, fail};
+  static const dialect is = {"chatcmpl", true, NULL, whole, begin, delta, finish, fail};
   conversation_run(s, q, &is, a);
 }
 
 void oai_completions(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {false, NULL, whole, begin, delta, finish, fail};
+  static const dialect is = {"cmpl", false, NULL, whole, begin, delta, finish, fail};
   conversation_run(s, q, &is, a);
 }

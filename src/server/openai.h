@@ -48,6 +48,9 @@ void oai_clear(oai_request *r);
 /* An error about a field; returns false. */
 bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* conversation.c: a fault as a response. */
+void oai_answer_fault(srv_response *a, const oai_fault *f);
+
 /* openai_messages.c: makes messages what templates take: text parts are joined, null content is "", arguments of tool
  * calls become objects, a developer is the system where the template knows none. In place. */
 bool oai_fix_messages(const server *s, json_t *messages, oai_fault *fault);
@@ -61,7 +64,8 @@ typedef struct oai_writer {
   size_t offsets[OAI_MOST_CHOICES]; /* of texts so far, in characters: for text_offset */
 } oai_writer;
 
-void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, uint64_t number);
+/* prefix: of the id, a literal. */
+void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
 /* One choice of a whole answer. New reference. */
 json_t *oai_whole_choice(oai_writer *w, int index, const choice *c);
 /* The document around them; takes over `list`. */

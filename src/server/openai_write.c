@@ -9,11 +9,10 @@
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD: a token that is part of a character */
 
-void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, uint64_t number)
+void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number)
 {
   *w = (oai_writer){.server = s, .request = r, .created = time(NULL)};
-  snprintf(w->id, sizeof w->id, "%s-%llx-%llx", r->chat ? "chatcmpl" : "cmpl", (unsigned long long)s->started,
-           (unsigned long long)number);
+  snprintf(w->id, sizeof w->id, "%s-%llx-%llx", prefix, (unsigned long long)s->started, (unsigned long long)number);
 }
 
 /* ---- log-probabilities ---- */

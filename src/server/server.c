@@ -140,22 +140,17 @@ static const char *error_type(int status)
   return status == 429 ? "rate_limit_error" : status >= 500 ? "server_error" : "invalid_request_error";
 }
 
-/* Messages quote what came in: only valid UTF-8 may go out again. */
-static json_t *message_json(const char *message)
-{
-  char clean[sizeof((tern_error *)0)->text];
-  return json_string(err_clean_copy(message, clean, sizeof clean));
-}
-
 json_t *srv_error_json(int status, const char *param, const char *code, const char *message)
 {
-  return json_pack("{s{so ss ss? ss?}}", "error", "message", message_json(message), "type", error_type(status), "param",
-                   param, "code", code);
+  return json_pack("{s{ss ss ss? ss?}}", "error", "message", message, "type", error_type(status), "param", param,
+                   "code", code);
 }
 
 void srv_error(srv_response *a, int status, const char *param, const char *code, const char *message)
 {
-  srv_json(a, status, srv_error_json(status, param, code, message));
+  char clean[sizeof((tern_error *)0)->text]; /* messages quote what came in: only valid UTF-8 may go out again */
+  srv_shape *shape = a->shape ? a->shape : srv_error_json;
+  srv_json(a, status, shape(status, param, code, err_clean_copy(message, clean, sizeof clean)));
   if (status == 429)
     a->retry_after = 1;
 }

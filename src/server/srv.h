@@ -47,7 +47,11 @@ typedef struct srv_source {
   void *self;
 } srv_source;
 
+/* An error object in a dialect's shape, new reference. */
+typedef json_t *srv_shape(int status, const char *param, const char *code, const char *message);
+
 typedef struct srv_response {
+  srv_shape *shape; /* of errors; NULL: OpenAI's */
   int status;
   const char *type; /* of the content */
   char *body;       /* malloc'ed; NULL: empty, or a stream */
@@ -61,12 +65,11 @@ typedef void srv_route(server *s, const srv_request *q, srv_response *a);
 
 /* A JSON document; takes over the reference. NULL, or no memory to print it: 500. */
 void srv_json(srv_response *a, int status, json_t *document);
-/* OpenAI's error object. `param` and `code` may be NULL. */
+/* An error object, in the response's shape. `param` and `code` may be NULL. */
 void srv_error(srv_response *a, int status, const char *param, const char *code, const char *message);
 /* The same from an error of tern's: its status chooses HTTP's. */
 void srv_fault(srv_response *a, const char *param, const tern_error *err);
-/* The error object of srv_error alone: what goes into a stream. New reference. */
-json_t *srv_error_json(int status, const char *param, const char *code, const char *message);
+srv_shape srv_error_json; /* OpenAI's */
 int srv_http_status(tern_status status);
 /* The request's body as a JSON object without NaN and infinities; false: the response has the error. */
 bool srv_body(const srv_request *q, srv_response *a, json_t **out);
@@ -75,7 +78,9 @@ bool srv_serves(const server *s, const char *name);
 void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The routes, by file. */
-srv_route oai_chat, oai_completions;                          /* openai.c */
+srv_route oai_chat, oai_completions;      /* openai.c */
+srv_route ant_messages, ant_count_tokens; /* anthropic.c */
+srv_shape ant_error;
 srv_route text_tokenize, text_detokenize, text_template;      /* text_routes.c */
 srv_route info_models, info_model, info_health, info_metrics; /* info_routes.c */
 

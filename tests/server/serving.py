@@ -82,7 +82,7 @@ class Server:
             raise RuntimeError(f"{r.status}: {r.read()[:200]}")
         text = r.read().decode()
         c.close()
-        events = [e[6:] for e in text.split("\n\n") if e.startswith("data: ")]
+        events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
         return [e if e == "[DONE]" else json.loads(e) for e in events]
 
     def metric(self, name):
