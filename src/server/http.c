@@ -344,6 +344,7 @@ static int port_of(int fd)
     struct sockaddr_in6 v6;
   } at;
   socklen_t size = sizeof at;
+  memset(&at, 0, sizeof at);
   if (getsockname(fd, &at.any, &size))
     return 0;
   return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);

@@ -119,7 +119,7 @@ json_t *oai_whole_choice(oai_writer *w, int index, const choice *c)
 json_t *oai_usage(size_t prompt, size_t completion)
 {
   return json_pack("{sI sI sI s{si}}", "prompt_tokens", (json_int_t)prompt, "completion_tokens", (json_int_t)completion,
-                   "total_tokens", (json_int_t)(prompt + completion), "prompt_tokens_details", "cached_tokens", 0);
+                   "total_tokens", (json_int_t)prompt + (json_int_t)completion, "prompt_tokens_details", "cached_tokens", 0);
 }
 
 /* What every document and event begins with; takes over `list`. */
