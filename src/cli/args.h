@@ -68,7 +68,7 @@ typedef struct cli_args {
   /* serving */
   const char *host;
   cli_strings aliases;
-  int port, rows, queue;
+  int port, rows, queue, prefixes;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */

@@ -83,6 +83,8 @@ const cli_flag cli_flags[] = {
     NUMBER("--port", FLAG_INT, port, V(SERVE), 0, 65535, 8080, "N", "0: any that is free"),
     FLAG("--alias", FLAG_STRINGS, aliases, V(SERVE), "NAME", "a name that requests may call the model; repeatable"),
     NUMBER("--decode-concurrency", FLAG_INT, rows, V(SERVE), 1, 64, 32, "N", "answers that run together"),
+    NUMBER("--prompt-cache-size", FLAG_INT, prefixes, V(SERVE), 0, 1000, 10, "N",
+           "conversations whose state is kept for their next turn; changes no bit; 0: none"),
     NUMBER("--queue", FLAG_INT, queue, V(SERVE), 1, 1 << 16, 128, "N",
            "answers that wait for room; beyond that requests get status 429"),
     /* logits */

@@ -59,7 +59,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
       .seeded = ARGS_GIVEN(a, seed),
       .max_tokens = a->max_tokens,
       .variables = r->variables,
-      .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue},
+      .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
       .log = log_line,
   };
   options.sampling.seed = a->seed;

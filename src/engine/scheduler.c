@@ -10,8 +10,9 @@
 
 #include "base/mem.h"
 #include "base/threads.h"
+#include "engine/prefixes.h"
 
-enum { WORKER_STACK = 1 << 20 };
+enum { WORKER_STACK = 1 << 20, PREFIX_SHARE = 8 /* of the memory that is free at open, a part for prefixes */ };
 
 typedef struct job_list {
   sched_job *first, **end;
@@ -34,6 +35,8 @@ struct scheduler {
 
   /* the worker's own */
   job_list waiting;
+  prefixes *prefixes;
+  bool forgets; /* jobs need a snapshot at their split */
   sched_job *running[MODEL_MAX_ROWS];
   int n_running;
   size_t set_aside; /* of running jobs */
@@ -80,6 +83,7 @@ static void count_start(scheduler *s, sched_job *j)
   j->runs = true;
   pthread_mutex_lock(&s->lock);
   s->stats.running++;
+  s->stats.cached_tokens += (uint64_t)j->cached;
   s->stats.state_bytes = s->set_aside;
   pthread_mutex_unlock(&s->lock);
 }
@@ -90,6 +94,8 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
   s->inside--;
   s->stats.running -= j->runs;
   s->stats.state_bytes = s->set_aside;
+  s->stats.prefix_bytes = prefixes_bytes(s->prefixes);
+  s->stats.prefixes = prefixes_count(s->prefixes);
   bool given_up = end->status == TERN_E_CANCELLED || (end->status == TERN_OK && end->finish[0] == 'c');
   if (given_up)
     s->stats.cancelled++;
@@ -98,6 +104,21 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
   else
     s->stats.failed++;
   pthread_mutex_unlock(&s->lock);
+}
+
+/* What an ended job consumed, for later ones. */
+static void keep_prefix(scheduler *s, const sched_job *j)
+{
+  if (!j->state || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
+    return;
+  prefix_of of = {.state = j->state,
+                  .snapshot = j->snapshot,
+                  .prompt = j->ids,
+                  .more = reply_ids(&j->reply),
+                  .n = (int64_t)j->n,
+                  .length = j->position,
+                  .split = (int64_t)j->n - 1};
+  prefixes_keep(s->prefixes, &of);
 }
 
 /* Gives everything back, then tells. The job is the caller's again. */
@@ -109,8 +130,11 @@ static void end_job(scheduler *s, sched_job *j, tern_status status)
                    .finish = status == TERN_OK ? j->reply.finish : NULL,
                    .stop = status == TERN_OK ? j->reply.stops.hit : NULL,
                    .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0};
+  if (status == TERN_OK || status == TERN_E_CANCELLED)
+    keep_prefix(s, j);
   kv_seq_close(j->state);
-  j->state = NULL;
+  kv_seq_close(j->snapshot);
+  j->state = j->snapshot = NULL;
   reply_close(&j->reply);
   s->set_aside -= j->set_aside;
   j->set_aside = 0;
@@ -143,16 +167,31 @@ static tern_status check_alone(scheduler *s, sched_job *j)
                  j->options.max_tokens, need >> 20, most >> 20);
 }
 
+/* The job's state, begun where a prefix ends; prefixes go where there is no memory beside them. */
+static tern_status reserve_state(scheduler *s, sched_job *j)
+{
+  model *net = s->model->net;
+  TRY(kv_seq_open(net->store, &j->state, &j->err));
+  for (;;) {
+    j->cached = prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
+    tern_status status = model_reserve(net, j->state, j->cached, j->limit, &j->err);
+    if (status == TERN_OK || !prefixes_forget_one(s->prefixes))
+      return status;
+    kv_seq_truncate(j->state, 0);
+  }
+}
+
 /* Memory, sampler and all else that the job's steps need. *wait: not now. */
 static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
 {
   model *net = s->model->net;
-  size_t need = kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
-  *wait = s->options.state_bytes && s->set_aside + need > s->options.state_bytes;
+  size_t need = kv_store_estimate(net->store, j->limit, net->plan.max_tokens), most = s->options.state_bytes;
+  *wait = most && s->set_aside + need > most;
   if (*wait)
     return TERN_OK;
-  TRY(kv_seq_open(net->store, &j->state, &j->err));
-  tern_status status = model_reserve(net, j->state, 0, j->limit, &j->err);
+  while (most && s->set_aside + need + prefixes_bytes(s->prefixes) > most && prefixes_forget_one(s->prefixes))
+    ;
+  tern_status status = reserve_state(s, j);
   if (status != TERN_OK && s->n_running > 0) { /* those that run will give some back */
     kv_seq_close(j->state);
     j->state = NULL;
@@ -161,6 +200,7 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
   }
   TRY(status);
   TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
+  j->position = j->cached;
   j->set_aside = need;
   s->set_aside += need;
   return TERN_OK;
@@ -261,6 +301,33 @@ static void add_row(step *t, sched_job *j, batch_row row)
 {
   t->rows[t->n] = row;
   t->jobs[t->n++] = j;
+}
+
+/* Before a job's first step, where its slots will forget: its state so far, for later jobs. Without memory for that
+ * there is no snapshot; its own blocks it has in any case. */
+static tern_status take_snapshot(scheduler *s, sched_job *j)
+{
+  model *net = s->model->net;
+  if (!s->forgets || j->snapshot || j->position != (int64_t)j->n - 1)
+    return TERN_OK;
+  if (kv_seq_open(net->store, &j->snapshot, NULL) != TERN_OK)
+    return TERN_OK;
+  if (kv_seq_clone(j->snapshot, j->state, NULL) == TERN_OK &&
+      model_reserve(net, j->state, j->position, j->limit, NULL) == TERN_OK)
+    return TERN_OK;
+  kv_seq_close(j->snapshot);
+  j->snapshot = NULL;
+  return model_reserve(net, j->state, j->position, j->limit, &j->err);
+}
+
+static void take_snapshots(scheduler *s)
+{
+  for (int i = 0; i < s->n_running; i++) {
+    sched_job *j = s->running[i];
+    tern_status status = take_snapshot(s, j);
+    if (status != TERN_OK)
+      j->sampled = status;
+  }
 }
 
 /* Steps of all that decode, then pieces of prompts, the older first. */
@@ -404,6 +471,8 @@ static void *work(void *user)
     check_arrivals(s);
     s->retry = s->retry || !s->n_running;
     admit(s);
+    take_snapshots(s);
+    let_go(s);
     if (s->n_running)
       status = run_step(s, &err);
     let_go(s);
@@ -434,7 +503,7 @@ static tern_status check_options(const tern_model *m, const sched_options *o, te
 {
   if (o->rows < 0 || o->rows > MODEL_MAX_ROWS)
     return err_set(err, TERN_E_USAGE, "rows: %d: 1 to %d run together", o->rows, MODEL_MAX_ROWS);
-  if (o->queue < 0 || o->prompt_share < 0 || o->context < 0)
+  if (o->prefixes < 0 || o->queue < 0 || o->prompt_share < 0 || o->context < 0)
     return err_set(err, TERN_E_USAGE, "scheduler: negative numbers mean nothing here");
   const model *net = m->net;
   if (net->weights.positions.data && o->context > net->weights.positions.n)
@@ -459,9 +528,17 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   list_clear(&s->inbox);
   list_clear(&s->waiting);
   s->retry = true;
+  s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
+  size_t most = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
+  tern_status status = prefixes_open(m->net, o.prefixes, most / PREFIX_SHARE, &s->prefixes, err);
+  if (status != TERN_OK) {
+    mem_free(s);
+    return status;
+  }
   pthread_mutex_init(&s->lock, NULL);
   pthread_cond_init(&s->news, NULL);
   if (start_worker(s)) {
+    prefixes_close(s->prefixes);
     pthread_cond_destroy(&s->news);
     pthread_mutex_destroy(&s->lock);
     mem_free(s);
@@ -480,6 +557,7 @@ void sched_close(scheduler *s)
   pthread_cond_signal(&s->news);
   pthread_mutex_unlock(&s->lock);
   pthread_join(s->worker, NULL);
+  prefixes_close(s->prefixes);
   pthread_cond_destroy(&s->news);
   pthread_mutex_destroy(&s->lock);
   mem_free(s);
@@ -533,8 +611,8 @@ tern_status sched_submit(scheduler *s, sched_job *const *jobs, int n, tern_error
     j->next = NULL;
     atomic_store(&j->cancelled, false);
     j->runs = j->seen = false;
-    j->state = NULL;
-    j->position = 0;
+    j->state = j->snapshot = NULL;
+    j->cached = j->position = 0;
     j->limit = (int64_t)j->n + j->options.max_tokens - 1;
     j->set_aside = 0;
     j->reply = (reply){0};

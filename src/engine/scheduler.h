@@ -13,6 +13,9 @@
  * with it. What could not run even alone ends with TERN_E_LIMIT and the numbers. At most `rows` + `queue` jobs are in
  * the house: sched_submit answers more with TERN_E_BUSY.
  *
+ * Reuse. What ended jobs left is kept (prefixes.h), and a job starts behind what it shares with one of them: no bit
+ * changes by that. Running jobs come first: what is kept goes when memory is wanted, and takes an eighth of it at most.
+ *
  * Ownership. A job is the caller's, with everything it points to. From a sched_submit that gave TERN_OK until its
  * on_end it is lent to the scheduler and must not change; after on_end the scheduler never touches it again. Every
  * submitted job gets exactly one on_end.
@@ -40,6 +43,7 @@ typedef struct sched_options {
   int rows;           /* jobs that run together, at most MODEL_MAX_ROWS; 0: SCHED_ROWS */
   int queue;          /* jobs that may wait; 0: SCHED_QUEUE */
   int prompt_share;   /* prompt tokens in a step beside decoding jobs; 0: SCHED_PROMPT_SHARE */
+  int prefixes;       /* states of ended jobs that are kept for later ones; 0: none */
   size_t state_bytes; /* > 0: state of all running jobs at most; 0: what the machine has free */
   void (*on_death)(void *user, const tern_error *err); /* may be NULL */
   void *user;
@@ -74,6 +78,8 @@ typedef struct sched_job {
   bool runs; /* it was admitted */
   bool seen; /* checked against what the machine has */
   kv_seq *state;
+  kv_seq *snapshot; /* its state at the split, where slots forget; NULL: not needed, or not there yet */
+  int64_t cached;   /* tokens that it found in a prefix; to be read from on_start on */
   int64_t position; /* tokens consumed */
   int64_t limit;    /* positions it may need */
   size_t set_aside; /* bytes of state reckoned for it */
@@ -86,7 +92,9 @@ typedef struct sched_stats {
   int running, waiting;
   uint64_t steps;                                    /* forwards */
   uint64_t finished, cancelled, failed, turned_away; /* jobs by their end; turned_away: TERN_E_BUSY */
-  uint64_t prompt_tokens, generated_tokens;
+  uint64_t prompt_tokens, generated_tokens, cached_tokens;
+  size_t prefix_bytes; /* of kept prefixes */
+  int prefixes;
   size_t state_bytes; /* set aside for running jobs */
   bool dead;
 } sched_stats;

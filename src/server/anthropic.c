@@ -136,10 +136,12 @@ static const char *stop_reason(const choice *c)
   return c->end.stop ? "stop_sequence" : !strcmp(c->end.finish, "length") ? "max_tokens" : "end_turn";
 }
 
-static json_t *usage(size_t input, size_t output)
+/* Input that was found in a prefix is counted apart. */
+static json_t *usage(const conversation *v, size_t output)
 {
-  return json_pack("{sI si si sI}", "input_tokens", (json_int_t)input, "cache_creation_input_tokens", 0,
-                   "cache_read_input_tokens", 0, "output_tokens", (json_int_t)output);
+  size_t cached = conversation_cached_tokens(v), input = conversation_prompt_tokens(v) - cached;
+  return json_pack("{sI si sI sI}", "input_tokens", (json_int_t)input, "cache_creation_input_tokens", 0,
+                   "cache_read_input_tokens", (json_int_t)cached, "output_tokens", (json_int_t)output);
 }
 
 /* `content` and `reason` are taken over. */
@@ -147,7 +149,7 @@ static json_t *message(const conversation *v, json_t *content, const char *reaso
 {
   return json_pack("{ss ss ss ss so ss? ss? so}", "id", v->writer.id, "type", "message", "role", "assistant", "model",
                    v->request.model, "content", content, "stop_reason", reason, "stop_sequence", stop, "usage",
-                   usage(conversation_prompt_tokens(v), output));
+                   usage(v, output));
 }
 
 static json_t *text_of(const choice *c)
@@ -193,7 +195,7 @@ static void finish(conversation *v, buf *out)
   const choice *c = &v->set->at[0];
   add_event(json_pack("{ss si}", "type", "content_block_stop", "index", 0), out);
   add_event(json_pack("{ss s{ss ss?} so}", "type", "message_delta", "delta", "stop_reason", stop_reason(c),
-                      "stop_sequence", c->end.stop, "usage", usage(conversation_prompt_tokens(v), c->end.n_ids)),
+                      "stop_sequence", c->end.stop, "usage", usage(v, c->end.n_ids)),
             out);
   add_event(json_pack("{ss}", "type", "message_stop"), out);
 }

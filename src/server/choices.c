@@ -53,6 +53,7 @@ static void note_start(void *user)
   choice *o = user;
   pthread_mutex_lock(&o->set->lock);
   o->started = true;
+  o->cached = (size_t)o->job.cached;
   pthread_mutex_unlock(&o->set->lock);
   ring(o->set);
 }

@@ -26,6 +26,7 @@ typedef struct choice {
   buf text;             /* not yet read */
   choice_token *tokens; /* likewise */
   size_t n_tokens, capacity;
+  size_t cached;               /* of the prompt, once started */
   bool started, ended, failed; /* failed: memory ran out here */
   sched_end end;               /* once ended; end.err points to `err` */
   tern_error err;

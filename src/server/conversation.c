@@ -86,6 +86,14 @@ size_t conversation_prompt_tokens(const conversation *v)
   return n;
 }
 
+size_t conversation_cached_tokens(const conversation *v)
+{
+  size_t n = 0;
+  for (int i = 0; i < v->set->n; i += v->request.n)
+    n += v->set->at[i].cached;
+  return n;
+}
+
 size_t conversation_answer_tokens(const conversation *v)
 {
   size_t n = 0;

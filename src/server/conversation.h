@@ -44,6 +44,7 @@ void conversation_run(server *s, const srv_request *q, const dialect *d, srv_res
 
 /* Tokens of all prompts, and of all answers so far that have ended. */
 size_t conversation_prompt_tokens(const conversation *v);
+size_t conversation_cached_tokens(const conversation *v); /* of the prompts' */
 size_t conversation_answer_tokens(const conversation *v);
 
 #endif

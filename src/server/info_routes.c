@@ -60,6 +60,12 @@ static void add_metrics(server *s, const sched_stats *t, buf *b)
   buf_addf(b, "tern_prompt_tokens_total %llu\n", (unsigned long long)t->prompt_tokens);
   metric(b, "generated_tokens_total", "counter", "Tokens generated.");
   buf_addf(b, "tern_generated_tokens_total %llu\n", (unsigned long long)t->generated_tokens);
+  metric(b, "cached_tokens_total", "counter", "Prompt tokens found in prefixes of earlier requests.");
+  buf_addf(b, "tern_cached_tokens_total %llu\n", (unsigned long long)t->cached_tokens);
+  metric(b, "prefixes", "gauge", "Prefixes kept for later requests.");
+  buf_addf(b, "tern_prefixes %d\n", t->prefixes);
+  metric(b, "prefix_bytes", "gauge", "Keys and values of kept prefixes.");
+  buf_addf(b, "tern_prefix_bytes %zu\n", t->prefix_bytes);
   metric(b, "steps_total", "counter", "Forwards of the model.");
   buf_addf(b, "tern_steps_total %llu\n", (unsigned long long)t->steps);
   metric(b, "state_bytes", "gauge", "Keys and values set aside for running answers.");

@@ -3,7 +3,7 @@
 
 static json_t *usage_of(const conversation *v)
 {
-  return oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v));
+  return oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
 }
 
 static json_t *whole(conversation *v)

@@ -70,7 +70,7 @@ void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const
 json_t *oai_whole_choice(oai_writer *w, int index, const choice *c);
 /* The document around them; takes over `list`. */
 json_t *oai_whole(const oai_writer *w, json_t *list, json_t *usage);
-json_t *oai_usage(size_t prompt, size_t completion);
+json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);
 /* Text and tokens of the choice that were not read yet; `final`: with the reason why it ended. */

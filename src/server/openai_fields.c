@@ -379,6 +379,12 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
     return oai_wrong(fault, "messages", "is missing");
   if (!oai_fix_messages(s, messages, fault))
     return false;
+  if (s->model->chat && !chat_has_template(s->model->chat)) {
+    fault->code = "no_chat_template";
+    return oai_wrong(fault, "messages",
+                     "this model has no chat template: start the server with --chat-template or "
+                     "--use-default-chat-template, or use /v1/completions");
+  }
   const json_t *variables = r->variables ? r->variables : s->options.variables;
   if (prompt_chat_ids(s->model, messages, variables, &p->ids, &p->n, &fault->err) != TERN_OK)
     return failed(fault, "messages");

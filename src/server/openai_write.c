@@ -116,10 +116,11 @@ json_t *oai_whole_choice(oai_writer *w, int index, const choice *c)
                    c->end.finish);
 }
 
-json_t *oai_usage(size_t prompt, size_t completion)
+json_t *oai_usage(size_t prompt, size_t completion, size_t cached)
 {
-  return json_pack("{sI sI sI s{si}}", "prompt_tokens", (json_int_t)prompt, "completion_tokens", (json_int_t)completion,
-                   "total_tokens", (json_int_t)prompt + (json_int_t)completion, "prompt_tokens_details", "cached_tokens", 0);
+  return json_pack("{sI sI sI s{sI}}", "prompt_tokens", (json_int_t)prompt, "completion_tokens", (json_int_t)completion,
+                   "total_tokens", (json_int_t)prompt + (json_int_t)completion, "prompt_tokens_details",
+                   "cached_tokens", (json_int_t)cached);
 }
 
 /* What every document and event begins with; takes over `list`. */

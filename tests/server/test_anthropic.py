@@ -19,6 +19,11 @@ def body(**fields):
     return {"model": "alias", "max_tokens": 24, "messages": [{"role": "user", "content": "Hello"}], **fields}
 
 
+def inputs(message):
+    """All input: what was found in a prefix is counted apart."""
+    return message["usage"]["input_tokens"] + message["usage"]["cache_read_input_tokens"]
+
+
 def test_whole(s):
     status, got, _ = s.ask(PATH, body(system="Be brief."))
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
@@ -26,7 +31,7 @@ def test_whole(s):
     tally.check("200", status == 200, got)
     tally.check("text", got["content"] == [{"type": "text", "text": want["choices"][0]["message"]["content"]}], got)
     tally.check("kind", got["type"] == "message" and got["role"] == "assistant" and got["id"].startswith("msg"))
-    usage = (got["usage"]["input_tokens"], got["usage"]["output_tokens"])
+    usage = (inputs(got), got["usage"]["output_tokens"])
     tally.check("usage", usage == (want["usage"]["prompt_tokens"], want["usage"]["completion_tokens"]), usage)
     reason = {"length": "max_tokens", "stop": "end_turn"}[want["choices"][0]["finish_reason"]]
     tally.check("stop_reason", got["stop_reason"] == reason and got["stop_sequence"] is None, got)
@@ -40,7 +45,7 @@ def test_whole(s):
     ended = s.ask(PATH, body(logit_bias={str(EOS): 1000}))[1]
     tally.check("end_turn", ended["stop_reason"] == "end_turn" and ended["usage"]["output_tokens"] == 0, ended)
     counted = s.ask(f"{PATH}/count_tokens", {k: v for k, v in body(system="Be brief.").items() if k != "max_tokens"})[1]
-    tally.check("count_tokens", counted == {"input_tokens": got["usage"]["input_tokens"]}, counted)
+    tally.check("count_tokens", counted == {"input_tokens": inputs(got)}, counted)
 
 
 def test_stream(s):
@@ -53,8 +58,8 @@ def test_stream(s):
     text = "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta")
     tally.check("stream: text", text == whole["content"][0]["text"])
     end = events[-2]
-    tally.check("stream: end", end["delta"]["stop_reason"] == whole["stop_reason"] and end["usage"] == whole["usage"], end)
-    tally.check("stream: start", events[0]["message"]["usage"]["input_tokens"] == whole["usage"]["input_tokens"])
+    tally.check("stream: end", end["delta"]["stop_reason"] == whole["stop_reason"] and end["usage"]["output_tokens"] == whole["usage"]["output_tokens"], end)
+    tally.check("stream: start", inputs(events[0]["message"]) == inputs(whole))
 
 
 def test_errors(s):
@@ -97,7 +102,7 @@ def test_package(s):
         final = stream.get_final_message()
     tally.check("package: stream", text == whole.content[0].text and final.usage.output_tokens == whole.usage.output_tokens)
     counted = client.messages.count_tokens(model=s.name, messages=call["messages"], system="Be brief.")
-    tally.check("package: count_tokens", counted.input_tokens == whole.usage.input_tokens)
+    tally.check("package: count_tokens", counted.input_tokens == whole.usage.input_tokens + whole.usage.cache_read_input_tokens)
     try:
         client.messages.create(**{**call, "model": "claude"})
         tally.fail("package: model", "no error")
