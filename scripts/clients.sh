@@ -6,4 +6,4 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 [ -x "$build/clients/bin/python" ] || python3 -m venv "$build/clients"
-"$build/clients/bin/python" -c 'import anthropic, openai' 2>/dev/null || "$build/clients/bin/pip" install -q anthropic openai
+"$build/clients/bin/python" -c 'import anthropic, openai' 2>/dev/null || "$build/clients/bin/pip" install -q --retries 1 --timeout 20 anthropic==2.14.0 openai==3.57.0

@@ -14,6 +14,7 @@ lacking() {
   [ "${CI:-}" != true ] || exit 1
 }
 scripts/oracle.sh build || lacking "the live comparisons with the reference will be skipped"
+scripts/clients.sh build || lacking "the tests with official clients will be skipped"
 if [ -x build/tern ]; then
   for model in smollm2 qwen2.5-coder-0.5b gemma3-270m; do
     scripts/model.sh $model >/dev/null || lacking "the tests on $model's weights will be skipped"
