@@ -634,7 +634,7 @@ static void bench_run(void *user)
     cuda_fast_linear(b->cx, &a, b->tokens);
 }
 
-extern int fast_after_depth, fast_gemm_tile, fast_step_warps, fast_few_one, fast_few_split;
+extern int fast_step_most, fast_after_depth, fast_gemm_tile, fast_step_warps, fast_few_one, fast_few_split;
 
 /* All linears, norms and gates of a step, each reading what the one before wrote (attention left out). */
 struct bench_step {
@@ -798,6 +798,8 @@ int main(int count, char **arguments)
     fast_gemm_tile = atoi(getenv("TILE"));
   if (getenv("DEPTH"))
     fast_after_depth = atoi(getenv("DEPTH"));
+  if (getenv("MOST"))
+    fast_step_most = atoi(getenv("MOST"));
   if (getenv("ONE"))
     fast_few_one = atoi(getenv("ONE"));
   if (getenv("SPLIT"))

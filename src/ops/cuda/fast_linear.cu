@@ -7,7 +7,6 @@
 #include "ops/cuda/fast_pack.cuh"
 
 enum {
-  STEP_MOST = 4,   /* tokens of a step's kernel */
   GEMM_FROM = 145, /* from so many on a prompt's kernel is faster */
 };
 
@@ -44,6 +43,8 @@ static fast_source normed(const op_rms_norm *norm, bool keep)
   return source;
 }
 
+int fast_step_most = 16; /* for trials */
+#define STEP_MOST fast_step_most
 /* Output i of a record goes with others of the packed layout. */
 static bool packed(const op_linear *a, int i)
 {

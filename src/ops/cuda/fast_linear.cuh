@@ -62,7 +62,7 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
   return m;
 }
 
-/* Up to 4 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
+/* Up to 16 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
  * rows], to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where
  * the GPU has too little shared memory. fast_linear_step.cu. */
 bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
