@@ -634,8 +634,6 @@ static void bench_run(void *user)
     cuda_fast_linear(b->cx, &a, b->tokens);
 }
 
-extern int fast_step_most, fast_after_depth, fast_gemm_tile, fast_step_warps, fast_few_one, fast_few_split;
-
 /* All linears, norms and gates of a step, each reading what the one before wrote (attention left out). */
 struct bench_step {
   cuda_context *cx;
@@ -677,8 +675,6 @@ static void bench_layers(void *user)
   }
   for (int i = 0; i <= 4 * b->layers; i++) {
     if (b->joined) {
-      if (i < 4 * b->layers && fast_after_depth)
-        cuda_fast_next(b->cx, &all[i + 1].a, all[i + 1].gate);
       cuda_fast_norm_linear(b->cx, all[i].norm ? &norm : NULL, &all[i].a, all[i].gate ? &glu : NULL, b->tokens, false);
       continue;
     }
@@ -792,18 +788,6 @@ static void bench(cuda_context *cx, std::vector<int> counts)
 
 int main(int count, char **arguments)
 {
-  if (getenv("WARPS"))
-    fast_step_warps = atoi(getenv("WARPS"));
-  if (getenv("TILE"))
-    fast_gemm_tile = atoi(getenv("TILE"));
-  if (getenv("DEPTH"))
-    fast_after_depth = atoi(getenv("DEPTH"));
-  if (getenv("MOST"))
-    fast_step_most = atoi(getenv("MOST"));
-  if (getenv("ONE"))
-    fast_few_one = atoi(getenv("ONE"));
-  if (getenv("SPLIT"))
-    fast_few_split = atoi(getenv("SPLIT"));
   setvbuf(stdout, NULL, _IOLBF, 0);
   cuda_context cx = context_new();
   bool quick = count > 1 && !strcmp(arguments[1], "--quick");

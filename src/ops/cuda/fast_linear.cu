@@ -7,7 +7,12 @@
 #include "ops/cuda/fast_pack.cuh"
 
 enum {
-  GEMM_FROM = 145, /* from so many on a prompt's kernel is faster */
+  STEP_NARROW = 4,    /* tokens that a step's kernel is best for */
+  STEP_MOST = 8,      /* tokens that it may have, */
+  STEP_FROM = 64,     /* from so many rows a processor on */
+  FEW_BEST = 16,      /* tokens for which a prompt's kernel is never better */
+  GEMM_FROM = 8000,   /* it is from so many outputs a processor on; */
+  GEMM_LARGE = 12000, /* a large tile of it from so many */
 };
 
 void cuda_fast_setup(cuda_context *cx)
@@ -43,8 +48,6 @@ static fast_source normed(const op_rms_norm *norm, bool keep)
   return source;
 }
 
-int fast_step_most = 16; /* for trials */
-#define STEP_MOST fast_step_most
 /* Output i of a record goes with others of the packed layout. */
 static bool packed(const op_linear *a, int i)
 {
@@ -72,34 +75,28 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
   return m;
 }
 
-/* What comes next, for one call. */
-static struct {
-  fast_matrices matrices; /* count 0: not known */
-  bool gated;
-} after;
-
-void cuda_fast_next(cuda_context *cx, const op_linear *next, bool gated)
-{
-  unsigned done = 0;
-  (void)cx;
-  after.matrices.count = 0;
-  after.gated = gated;
-  if (packed(next, 0))
-    after.matrices = alike(next, 0, &done);
-  if (after.matrices.count != next->outputs)
-    after.matrices.count = 0;
-}
-
-extern int fast_gemm_tile; /* for trials */
-/* The tokens of a tile of the prompts' kernel; 0: it is not worth it. */
+/* The tokens of a tile of the prompts' kernel (fast_linear_gemm.cu); 0: steps' kernels are faster. A CTA of that one
+ * takes as long alone as among others, so there is much to do before it pays; then small tiles leave fewer processors
+ * idle at the end. Where k has several slices, a large tile's shared memory is well used and small ones' is not. */
 static int gemm_tile(const cuda_context *cx, const fast_matrices &m, int tokens)
 {
-  (void)m;
-  if (!fast_gemm_fits(cx))
+  int64_t rows = 0;
+  for (int i = 0; i < m.count; i++)
+    rows += m.of[i].rows;
+  if (!fast_gemm_fits(cx) || tokens <= FEW_BEST || rows * tokens < (int64_t)GEMM_FROM * cx->processors)
     return 0;
-  if (fast_gemm_tile > 0)
-    return tokens > 16 ? fast_gemm_tile : 0;
-  return tokens >= GEMM_FROM ? 128 : 0;
+  if (fast_slice((int64_t)m.parts * FAST_PART) == m.parts)
+    return 32;
+  return rows * tokens < (int64_t)GEMM_LARGE * cx->processors ? 64 : 128;
+}
+
+/* The step's kernel stays on its processor, and needs something to do there. */
+static bool stays(const cuda_context *cx, const fast_matrices &m, int tokens)
+{
+  int64_t rows = 0;
+  for (int i = 0; i < m.count; i++)
+    rows += m.of[i].rows;
+  return tokens <= STEP_NARROW || (tokens <= STEP_MOST && rows >= (int64_t)STEP_FROM * cx->processors);
 }
 
 /* The affine outputs of a record, packed ones by the number of tokens; every kernel gives the same bits. Inputs are
@@ -116,7 +113,7 @@ static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_sour
     fast_matrices m = {};
     if (packed(a, i))
       m = alike(a, i, &done);
-    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated, after.matrices, after.gated);
+    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated);
     if (stepped)
       continue;
     if (!quantised)
@@ -124,15 +121,13 @@ static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_sour
     quantised = true;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
-    else if (tokens <= STEP_MOST &&
-             (stepped = fast_linear_step(cx, m, source, in, false, gated, after.matrices, after.gated)))
+    else if (stays(cx, m, tokens) && (stepped = fast_linear_step(cx, m, source, in, false, gated)))
       continue;
     else if (gemm_tile(cx, m, tokens))
       fast_linear_gemm(cx, m, in, gemm_tile(cx, m, in.tokens));
     else
       fast_linear_few(cx, m, in);
   }
-  after.matrices.count = 0;
   return gated && stepped;
 }
 

@@ -62,11 +62,11 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
   return m;
 }
 
-/* Up to 16 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
+/* Up to 8 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
  * rows], to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where
  * the GPU has too little shared memory. fast_linear_step.cu. */
 bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
-                      bool inside, float *gated, const fast_matrices &after, bool after_gated);
+                      bool inside, float *gated);
 /* Any number of tokens, made for 5 to 32. fast_linear_few.cu. */
 void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
 /* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */

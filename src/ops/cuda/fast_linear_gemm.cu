@@ -285,7 +285,6 @@ bool fast_gemm_fits(const cuda_context *cx)
   return cx->shared_most >= sizeof(gemm_shared<128>);
 }
 
-int fast_gemm_tile = 0; /* for trials */
 void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, int tile)
 {
   fast_matrices tiled = fast_tiled(m, GEMM_ROWS);
