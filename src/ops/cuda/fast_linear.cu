@@ -106,29 +106,28 @@ static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_sour
 {
   fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, NULL);
   unsigned done = 0;
-  bool quantised = false, stepped = false;
+  bool quantised = false, gate_done = gated != NULL;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
     fast_matrices m = {};
     if (packed(a, i))
       m = alike(a, i, &done);
-    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated);
-    if (stepped)
+    if (m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated))
       continue;
     if (!quantised)
       fast_quantise_inputs(cx, source, in);
     quantised = true;
+    int tile = m.count ? gemm_tile(cx, m, tokens) : 0;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
-    else if (stays(cx, m, tokens) && (stepped = fast_linear_step(cx, m, source, in, false, gated)))
-      continue;
-    else if (gemm_tile(cx, m, tokens))
-      fast_linear_gemm(cx, m, in, gemm_tile(cx, m, in.tokens));
-    else
-      fast_linear_few(cx, m, in);
+    else if (tile)
+      fast_linear_gemm(cx, m, in, tile);
+    else if (!stays(cx, m, tokens) || !fast_linear_step(cx, m, source, in, false, gated))
+      fast_linear_few(cx, m, in, gated);
+    gate_done &= !tile;
   }
-  return gated && stepped;
+  return gate_done;
 }
 
 /* y[0] may be the residual; no output is the input, so their order means nothing. Ternary matrices go first: their
@@ -176,8 +175,8 @@ static bool takes_norm(const cuda_context *cx, const op_rms_norm *norm, const op
 static bool takes_gate(const op_linear *a, const op_glu *glu, const float *x, int64_t x_count, int tokens)
 {
   unsigned done = 0;
-  return glu->act == ACT_SILU && tokens <= STEP_MOST && a->outputs == 2 && a->w[0]->n == a->w[1]->n &&
-         glu->gate == a->y[0] && glu->up == a->y[1] && packed(a, 0) && packed(a, 1) && alike(a, 0, &done).count == 2 &&
+  return glu->act == ACT_SILU && a->outputs == 2 && a->w[0]->n == a->w[1]->n && glu->gate == a->y[0] &&
+         glu->up == a->y[1] && packed(a, 0) && packed(a, 1) && alike(a, 0, &done).count == 2 &&
          !overlap(glu->y, a->w[0]->n * tokens, x, x_count);
 }
 

@@ -68,7 +68,7 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
 bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
                       bool inside, float *gated);
 /* Any number of tokens, made for 5 to 32. fast_linear_few.cu. */
-void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
+void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, float *gated);
 /* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */
 void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, int tile);
 bool fast_gemm_fits(const cuda_context *cx);
