@@ -33,21 +33,21 @@ struct fast_inputs {
   int tokens, room, parts;
 };
 
-/* Tokens' places: what the kernels of steps read at a time. */
-static inline int fast_room(int tokens)
+/* Tokens' places: what a kernel reads at a time, `least` or more. */
+static inline int fast_room(int tokens, int least)
 {
-  int room = 1;
+  int room = least;
   while (room < tokens && room < 32)
     room *= 2;
   return tokens <= 32 ? room : (tokens + 31) / 32 * 32;
 }
 
 /* Their places in memory at a multiple of 256 bytes; NULL: the bytes they take are what matters. */
-static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, size_t *bytes)
+static inline fast_inputs fast_inputs_at(void *memory, int tokens, int least, int64_t k, size_t *bytes)
 {
   fast_inputs in = {};
   in.tokens = tokens;
-  in.room = fast_room(tokens);
+  in.room = fast_room(tokens, least);
   in.parts = (int)fast_parts(k);
   in.token = FAST_BLOCK;
   in.plane = in.room * FAST_BLOCK;

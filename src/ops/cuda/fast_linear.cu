@@ -1,7 +1,15 @@
 /* fast_linear.cu - linears of numerics fast: which kernel takes which matrix.
  *
- * Inputs are quantised once for all outputs of a record, into scratch. Matrices in the packed layout go together, as
- * one kernel (several outputs are one longer list of tiles); what is left goes output by output.
+ *     packed, 1 to 4 tokens, 5 to 8 of large matrices     fast_linear_step.cu
+ *     packed, more                                        fast_linear_few.cu
+ *     packed, many outputs in all                         fast_linear_gemm.cu
+ *     affine as stored                                    fast_linear_any.cu
+ *     dense, fp modes                                     fast_linear_floats.cu
+ *     ternary                                             exact's
+ *
+ * Inputs of affine matrices are quantised once for all outputs of a record, into scratch. Packed matrices go together,
+ * as one kernel (several outputs are one longer list of tiles); what is left goes output by output. Every kernel gives
+ * the same bits, so the limits below are but what was faster on an H200.
  */
 #include "ops/cuda/fast_linear.cuh"
 #include "ops/cuda/fast_pack.cuh"
@@ -99,35 +107,49 @@ static bool stays(const cuda_context *cx, const fast_matrices &m, int tokens)
   return tokens <= STEP_NARROW || (tokens <= STEP_MOST && rows >= (int64_t)STEP_FROM * cx->processors);
 }
 
-/* The affine outputs of a record, packed ones by the number of tokens; every kernel gives the same bits. Inputs are
- * quantised once, into scratch (twice where kernels want them in both orders); a single token's by the kernel of a
- * step, for itself. Whether the gate is done, too. */
+/* Quantises into scratch with room for `least` tokens, unless that is done. */
+static const fast_inputs &quantised(cuda_context *cx, const fast_source &source, int tokens, int least, fast_inputs *in)
+{
+  if (in->room != fast_room(tokens, least)) {
+    *in = fast_inputs_at(cx->scratch, tokens, least, source.k, NULL);
+    fast_quantise_inputs(cx, source, *in);
+  }
+  return *in;
+}
+
+/* Packed matrices of a few tokens: false, and nothing done, where that is not for the kernel that stays. */
+static bool step(cuda_context *cx, const fast_matrices &m, const fast_source &source, int tokens, float *gated,
+                 fast_inputs *in)
+{
+  if (!stays(cx, m, tokens))
+    return false;
+  if (tokens == 1)
+    return fast_linear_step(cx, m, source, NULL, gated);
+  return fast_linear_step(cx, m, source, &quantised(cx, source, tokens, 1, in), gated);
+}
+
+/* The affine outputs of a record. Whether the gate is done, too. */
 static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
 {
-  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, NULL);
+  fast_inputs in = {}; /* what is quantised */
   unsigned done = 0;
-  bool quantised = false, gate_done = gated != NULL;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
-    fast_matrices m = {};
-    if (packed(a, i))
-      m = alike(a, i, &done);
-    if (m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated))
+    if (!packed(a, i)) {
+      fast_linear_affine(cx, a, i, quantised(cx, source, tokens, 1, &in));
       continue;
-    if (!quantised)
-      fast_quantise_inputs(cx, source, in);
-    quantised = true;
-    int tile = m.count ? gemm_tile(cx, m, tokens) : 0;
-    if (!m.count)
-      fast_linear_affine(cx, a, i, in);
-    else if (tile)
-      fast_linear_gemm(cx, m, in, tile);
-    else if (!stays(cx, m, tokens) || !fast_linear_step(cx, m, source, in, false, gated))
-      fast_linear_few(cx, m, in, gated);
-    gate_done &= !tile;
+    }
+    fast_matrices m = alike(a, i, &done);
+    int tile = gemm_tile(cx, m, tokens);
+    if (tile) {
+      fast_linear_gemm(cx, m, quantised(cx, source, tokens, FAST_FEW_LEAST, &in), tile);
+      gated = NULL;
+    } else if (!step(cx, m, source, tokens, gated, &in)) {
+      fast_linear_few(cx, m, quantised(cx, source, tokens, FAST_FEW_LEAST, &in), gated);
+    }
   }
-  return gate_done;
+  return gated != NULL;
 }
 
 /* y[0] may be the residual; no output is the input, so their order means nothing. Ternary matrices go first: their
@@ -201,6 +223,6 @@ void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_l
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)
 {
   size_t bytes, exact = cuda_exact_linear_scratch(cx, tokens, k);
-  fast_inputs_at(NULL, tokens, k, &bytes);
+  fast_inputs_at(NULL, tokens, FAST_FEW_LEAST, k, &bytes);
   return bytes > exact ? bytes : exact;
 }

@@ -62,14 +62,16 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
   return m;
 }
 
-/* Up to 8 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
- * rows], to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where
- * the GPU has too little shared memory. fast_linear_step.cu. */
-bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
-                      bool inside, float *gated);
-/* Any number of tokens, made for 5 to 32. fast_linear_few.cu. */
+/* Up to 8 tokens, quantised in `given`; NULL: the kernel quantises one token of `source` itself. gated: [tokens, rows],
+ * to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where the GPU
+ * has too little shared memory. fast_linear_step.cu. */
+bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs *given,
+                      float *gated);
+/* Any number of tokens, made for 5 to 32, quantised with room for FAST_FEW_LEAST at least. fast_linear_few.cu. */
 void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, float *gated);
-/* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */
+enum { FAST_FEW_LEAST = 8 };
+/* More than 16 tokens, in tiles of 32, 64 or 128, where the GPU has as much shared memory as that takes.
+ * fast_linear_gemm.cu. */
 void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, int tile);
 bool fast_gemm_fits(const cuda_context *cx);
 /* Before the first launch. */
