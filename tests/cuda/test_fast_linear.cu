@@ -634,6 +634,8 @@ static void bench_run(void *user)
     cuda_fast_linear(b->cx, &a, b->tokens);
 }
 
+extern int fast_after_depth, fast_gemm_tile, fast_step_warps, fast_few_one, fast_few_split;
+
 /* All linears, norms and gates of a step, each reading what the one before wrote (attention left out). */
 struct bench_step {
   cuda_context *cx;
@@ -649,39 +651,42 @@ static void bench_layers(void *user)
   op_rms_norm norm = {};
   norm.x = b->stream, norm.y = b->normed, norm.w = b->norm_w, norm.count = 1, norm.width = 4096;
   norm.x_stride = norm.y_stride = 4096, norm.eps = 1e-5f;
-  for (int l = 0; l <= b->layers; l++) {
-    op_linear first = {}, o = {}, gate_up = {}, down = {};
-    op_glu glu = {};
-    bool head = l == b->layers;
-    first.x = b->normed;
-    first.outputs = head ? 1 : 3;
-    for (int i = 0; i < first.outputs; i++) {
-      first.w[i] = head ? &b->weights[4][0][0] : &b->weights[0][l % 16][i];
-      first.y[i] = head ? b->logits : b->qkv[i];
-    }
+  op_glu glu = {};
+  glu.gate = b->gate, glu.up = b->up, glu.y = b->mid, glu.width = 14336, glu.act = ACT_SILU;
+  struct {
+    op_linear a;
+    bool norm, gate;
+  } all[4 * 64 + 1];
+  memset(all, 0, sizeof all);
+  for (int i = 0; i <= 4 * b->layers; i++) {
+    op_linear *a = &all[i].a;
+    int l = i / 4, what = i == 4 * b->layers ? 4 : i % 4;
+    static const int outputs[] = {3, 1, 2, 1, 1}, copies[] = {16, 16, 8, 8, 1};
+    a->outputs = outputs[what];
+    for (int k = 0; k < a->outputs; k++)
+      a->w[k] = &b->weights[what][l % copies[what]][k];
+    all[i].norm = what == 0 || what == 2 || what == 4;
+    all[i].gate = what == 2;
+    a->x = all[i].norm ? b->normed : what == 1 ? b->qkv[0] : b->mid;
+    if (what == 0)
+      a->y[0] = b->qkv[0], a->y[1] = b->qkv[1], a->y[2] = b->qkv[2];
+    else if (what == 2)
+      a->y[0] = b->gate, a->y[1] = b->up;
+    else
+      a->y[0] = what == 4 ? b->logits : b->stream, a->residual = what == 4 ? NULL : b->stream;
+  }
+  for (int i = 0; i <= 4 * b->layers; i++) {
     if (b->joined) {
-      cuda_fast_norm_linear(b->cx, &norm, &first, NULL, b->tokens, false);
-    } else {
-      cuda_rms_norm(b->cx, &norm, b->tokens);
-      cuda_fast_linear(b->cx, &first, b->tokens);
+      if (i < 4 * b->layers && fast_after_depth)
+        cuda_fast_next(b->cx, &all[i + 1].a, all[i + 1].gate);
+      cuda_fast_norm_linear(b->cx, all[i].norm ? &norm : NULL, &all[i].a, all[i].gate ? &glu : NULL, b->tokens, false);
+      continue;
     }
-    if (head)
-      return;
-    o.x = b->qkv[0], o.outputs = 1, o.w[0] = &b->weights[1][l % 16][0], o.y[0] = b->stream, o.residual = b->stream;
-    cuda_fast_linear(b->cx, &o, b->tokens);
-    gate_up.x = b->normed, gate_up.outputs = 2, gate_up.y[0] = b->gate, gate_up.y[1] = b->up;
-    gate_up.w[0] = &b->weights[2][l % 8][0], gate_up.w[1] = &b->weights[2][l % 8][1];
-    glu.gate = b->gate, glu.up = b->up, glu.y = b->mid, glu.width = 14336, glu.act = ACT_SILU;
-    if (b->joined) {
-      cuda_fast_norm_linear(b->cx, &norm, &gate_up, &glu, b->tokens, false);
-    } else {
+    if (all[i].norm)
       cuda_rms_norm(b->cx, &norm, b->tokens);
-      cuda_fast_linear(b->cx, &gate_up, b->tokens);
+    cuda_fast_linear(b->cx, &all[i].a, b->tokens);
+    if (all[i].gate)
       cuda_glu(b->cx, &glu, b->tokens);
-    }
-    down.x = b->mid, down.outputs = 1, down.w[0] = &b->weights[3][l % 8][0], down.y[0] = b->stream;
-    down.residual = b->stream;
-    cuda_fast_linear(b->cx, &down, b->tokens);
   }
 }
 
@@ -785,11 +790,14 @@ static void bench(cuda_context *cx, std::vector<int> counts)
       bench_whole(cx, weights, tokens);
 }
 
-extern int fast_step_warps, fast_few_one, fast_few_split;
 int main(int count, char **arguments)
 {
   if (getenv("WARPS"))
     fast_step_warps = atoi(getenv("WARPS"));
+  if (getenv("TILE"))
+    fast_gemm_tile = atoi(getenv("TILE"));
+  if (getenv("DEPTH"))
+    fast_after_depth = atoi(getenv("DEPTH"));
   if (getenv("ONE"))
     fast_few_one = atoi(getenv("ONE"));
   if (getenv("SPLIT"))

@@ -166,6 +166,9 @@ void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_l
 void cuda_fast_setup(cuda_context *cx);
 /* What the kernels of exact_*.cu ask of the driver before their first launch: more shared memory. At open. */
 void cuda_exact_setup(cuda_context *cx);
+/* Before one of the two: the linear that will run next, and whether with its gate. The first of its weights then come to
+ * the L2 cache while the last of this one's are multiplied. For one call. */
+void cuda_fast_next(cuda_context *cx, const op_linear *next, bool gated);
 /* Bytes of scratch that they want for `tokens` tokens and inputs of `k`. */
 size_t cuda_exact_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k);

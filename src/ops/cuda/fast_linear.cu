@@ -7,16 +7,16 @@
 #include "ops/cuda/fast_pack.cuh"
 
 enum {
-  STEP_MOST = 4,  /* tokens of a step's kernel */
-  GEMM_FROM = 65, /* from so many on a prompt's kernel is faster */
+  STEP_MOST = 4,   /* tokens of a step's kernel */
+  GEMM_FROM = 145, /* from so many on a prompt's kernel is faster */
 };
 
 void cuda_fast_setup(cuda_context *cx)
 {
   fast_inputs_setup(cx);
   fast_step_setup(cx);
+  fast_few_setup(cx);
   fast_gemm_setup(cx);
-  fast_wgmma_setup(cx);
 }
 
 /* The inputs as they are. */
@@ -71,41 +71,67 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
   return m;
 }
 
+/* What comes next, for one call. */
+static struct {
+  fast_matrices matrices; /* count 0: not known */
+  bool gated;
+} after;
+
+void cuda_fast_next(cuda_context *cx, const op_linear *next, bool gated)
+{
+  unsigned done = 0;
+  (void)cx;
+  after.matrices.count = 0;
+  after.gated = gated;
+  if (packed(next, 0))
+    after.matrices = alike(next, 0, &done);
+  if (after.matrices.count != next->outputs)
+    after.matrices.count = 0;
+}
+
+extern int fast_gemm_tile; /* for trials */
+/* The tokens of a tile of the prompts' kernel; 0: it is not worth it. */
+static int gemm_tile(const cuda_context *cx, const fast_matrices &m, int tokens)
+{
+  (void)m;
+  if (!fast_gemm_fits(cx))
+    return 0;
+  if (fast_gemm_tile > 0)
+    return tokens > 16 ? fast_gemm_tile : 0;
+  return tokens >= GEMM_FROM ? 128 : 0;
+}
+
 /* The affine outputs of a record, packed ones by the number of tokens; every kernel gives the same bits. Inputs are
  * quantised once, into scratch (twice where kernels want them in both orders); a single token's by the kernel of a
  * step, for itself. Whether the gate is done, too. */
 static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
 {
-  bool wgmma = tokens >= GEMM_FROM && fast_wgmma_fits(cx);
-  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, false, NULL);
-  fast_inputs tiled = fast_inputs_at(cx->scratch, tokens, source.k, true, NULL);
-  const fast_inputs *there = NULL;
+  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, NULL);
   unsigned done = 0;
-  bool stepped = false;
+  bool quantised = false, stepped = false;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
     fast_matrices m = {};
     if (packed(a, i))
       m = alike(a, i, &done);
-    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated);
+    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated, after.matrices, after.gated);
     if (stepped)
       continue;
-    const fast_inputs *wanted = m.count && wgmma ? &tiled : &in;
-    if (there != wanted)
-      fast_quantise_inputs(cx, source, *wanted);
-    there = wanted;
+    if (!quantised)
+      fast_quantise_inputs(cx, source, in);
+    quantised = true;
     if (!m.count)
       fast_linear_affine(cx, a, i, in);
-    else if (tokens <= STEP_MOST && (stepped = fast_linear_step(cx, m, source, in, false, gated)))
+    else if (tokens <= STEP_MOST &&
+             (stepped = fast_linear_step(cx, m, source, in, false, gated, after.matrices, after.gated)))
       continue;
-    else if (wgmma)
-      fast_linear_wgmma(cx, m, tiled);
-    else if (tokens >= GEMM_FROM && fast_gemm_fits(cx))
-      fast_linear_gemm(cx, m, in);
+    else if (gemm_tile(cx, m, tokens))
+      fast_linear_gemm(cx, m, in, gemm_tile(cx, m, in.tokens));
     else
       fast_linear_few(cx, m, in);
   }
+  after.matrices.count = 0;
   return gated && stepped;
 }
 
@@ -180,6 +206,6 @@ void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_l
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)
 {
   size_t bytes, exact = cuda_exact_linear_scratch(cx, tokens, k);
-  fast_inputs_at(NULL, tokens, k, false, &bytes);
+  fast_inputs_at(NULL, tokens, k, &bytes);
   return bytes > exact ? bytes : exact;
 }

@@ -167,21 +167,32 @@ static __global__ void __launch_bounds__(FEW_WARPS * 32, ROW_TILES == 1 ? 2 : 1)
 typedef void few_kernel(const fast_matrices m, const fast_inputs in, int slice_parts);
 
 int fast_few_one = 0, fast_few_split = 0; /* for trials */
-void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in)
-{
 #define FEW(group, tiles, row_tiles)                                                                                   \
   {                                                                                                                    \
     group, tiles * 8, row_tiles, linear_few<group, false, tiles, row_tiles>, linear_few<group, true, tiles, row_tiles> \
   }
-  static const struct {
-    int group, tokens, row_tiles;
-    few_kernel *bf16, *f16;
-  } kernels[] = {
-      FEW(32, 1, 1),  FEW(32, 2, 1),  FEW(32, 1, 2),  FEW(32, 2, 2),  FEW(32, 4, 2),
-      FEW(64, 1, 1),  FEW(64, 2, 1),  FEW(64, 1, 2),  FEW(64, 2, 2),  FEW(64, 4, 2),
-      FEW(128, 1, 1), FEW(128, 2, 1), FEW(128, 1, 2), FEW(128, 2, 2), FEW(128, 4, 2),
-  };
+static const struct {
+  int group, tokens, row_tiles;
+  few_kernel *bf16, *f16;
+} kernels[] = {
+    FEW(32, 1, 1),  FEW(32, 2, 1),  FEW(32, 1, 2),  FEW(32, 2, 2),  FEW(32, 4, 2),
+    FEW(64, 1, 1),  FEW(64, 2, 1),  FEW(64, 1, 2),  FEW(64, 2, 2),  FEW(64, 4, 2),
+    FEW(128, 1, 1), FEW(128, 2, 1), FEW(128, 1, 2), FEW(128, 2, 2), FEW(128, 4, 2),
+};
 #undef FEW
+enum { KERNELS = sizeof kernels / sizeof kernels[0] };
+
+void fast_few_setup(cuda_context *cx)
+{
+  for (int i = 0; i < KERNELS; i++) {
+    few_kernel *const both[2] = {kernels[i].bf16, kernels[i].f16};
+    for (int j = 0; j < 2 && cx->error == cudaSuccess; j++)
+      cx->error = cudaFuncSetAttribute(both[j], cudaFuncAttributePreferredSharedMemoryCarveout, 28);
+  }
+}
+
+void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in)
+{
   int at = 0, slice_parts = (int)fast_slice((int64_t)m.parts * FAST_PART), most = fast_few_split ? 16 : 32;
   while (kernels[at].group != m.group || kernels[at].tokens < (in.tokens < most ? in.tokens : most) ||
          kernels[at].row_tiles < (fast_few_one ? 1 : 2))

@@ -27,10 +27,12 @@ enum {
 
 /* How a launch goes; by value to the kernel. */
 struct step_plan {
-  int tokens, room;                    /* places of tokens */
-  int slice_parts;                     /* fast_slice */
-  int meet;                            /* jobs (tiles) whose parts meet at once */
-  bool inside;                         /* the CTA quantises: one token */
+  int tokens, room; /* places of tokens */
+  int slice_parts;  /* fast_slice */
+  int meet;         /* jobs (tiles) whose parts meet at once */
+  bool inside;      /* the CTA quantises: one token */
+  bool after_gated; /* the next linear has a gate */
+  int after_depth;
   int sums, steps, norm, parts, bytes; /* places in shared memory; codes are first */
 };
 
@@ -102,6 +104,26 @@ static __device__ const uint8_t *address_of(const step_chunk &chunk, const fast_
 {
   step_job job = job_of(m, gated, chunk.job);
   return m.of[job.matrix].chunks + ((int64_t)job.tile * m.parts + chunk.part) * fast_chunk_bytes(GROUP);
+}
+
+/* The first chunks of the linear that comes next, to the L2 cache: memory would idle while this kernel's last parts
+ * meet and the next one starts. By a warp that has asked for all of its own. */
+static __device__ void fetch_after(const fast_matrices &after, bool gated, int depth)
+{
+  int lane = (int)threadIdx.x % 32, bytes = fast_chunk_bytes(after.group);
+  if (!after.count)
+    return;
+  step_chunk at = {0, (int)threadIdx.x / 32};
+  for (int i = 0; i < depth; i++) {
+    settle(at, after.parts);
+    if (at.job >= jobs_of(after, gated))
+      return;
+    step_job job = job_of(after, gated, at.job);
+    const uint8_t *chunk = after.of[job.matrix].chunks + ((int64_t)job.tile * after.parts + at.part) * bytes;
+    for (int line = lane * 128; line < bytes; line += 32 * 128)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(chunk + line));
+    at.part += (int)blockDim.x / 32;
+  }
 }
 
 /* ---- the product ---- */
@@ -200,7 +222,8 @@ static __device__ void meet(const fast_matrices &m, const step_plan &plan, float
 template <int GROUP, bool F16>
 static __global__ void __launch_bounds__(STEP_THREADS, 1)
     linear_step(const __grid_constant__ fast_matrices m, const __grid_constant__ fast_source source,
-                const __grid_constant__ fast_inputs given, const __grid_constant__ step_plan plan, float *gated_to)
+                const __grid_constant__ fast_inputs given, const __grid_constant__ step_plan plan, float *gated_to,
+                const __grid_constant__ fast_matrices after)
 {
   extern __shared__ __align__(128) uint8_t memory[];
   cuda_release_next();
@@ -216,6 +239,8 @@ static __global__ void __launch_bounds__(STEP_THREADS, 1)
     for (int b = 0; b < FAST_BLOCKS; b++)
       fast_load_block(w, chunk, b, lane);
     fast_load_pairs(w, chunk, r);
+  } else {
+    fetch_after(after, plan.after_gated, plan.after_depth);
   }
   fast_inputs in = shared_inputs<GROUP>(memory, plan, given);
   const float *sums = (const float *)(memory + plan.sums);
@@ -248,6 +273,8 @@ static __global__ void __launch_bounds__(STEP_THREADS, 1)
       step_chunk next = {at.job, at.part + warps};
       settle(next, m.parts);
       const uint8_t *chunk = next.job < jobs ? address_of<GROUP>(next, m, gated) : NULL;
+      if (!chunk)
+        fetch_after(after, plan.after_gated, plan.after_depth);
       float above, below;
       multiply<GROUP, F16>(w, in, sums, at.part, lane, chunk, &above, &below);
       if (lane % 4 < plan.room) {
@@ -266,7 +293,7 @@ static __global__ void __launch_bounds__(STEP_THREADS, 1)
 /* ---- launching ---- */
 
 typedef void step_kernel(const fast_matrices m, const fast_source source, const fast_inputs given, const step_plan plan,
-                         float *gated_to);
+                         float *gated_to, const fast_matrices after);
 
 static const struct {
   int group;
@@ -287,9 +314,10 @@ void fast_step_setup(cuda_context *cx)
   }
 }
 
+int fast_after_depth = 1;
 int fast_step_warps = 16; /* for trials */
 bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
-                      bool inside, float *gated)
+                      bool inside, float *gated, const fast_matrices &after, bool after_gated)
 {
   fast_matrices tiled = fast_tiled(m, FAST_TILE);
   int together = gated ? 2 : 1, spread = tiled.tiles / together, at = 0;
@@ -300,6 +328,8 @@ bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_sourc
   plan.room = in.room;
   plan.slice_parts = (int)fast_slice((int64_t)m.parts * FAST_PART);
   plan.inside = inside;
+  plan.after_gated = after_gated;
+  plan.after_depth = fast_after_depth;
   plan.meet = STEP_MEET / job_bytes / together * together;
   plan.meet = plan.meet < together ? together : plan.meet < jobs ? plan.meet : jobs;
   plan.sums = m.parts * FAST_PART * 2 * in.room;
@@ -313,6 +343,7 @@ bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_sourc
   while (kernels[at].group != m.group)
     at++;
   cuda_launch(cx, true, m.stored == DT_F16 ? kernels[at].f16 : kernels[at].bf16, (unsigned)ctas,
-              (unsigned)fast_step_warps * 32, (size_t)plan.bytes, tiled, source, in, plan, gated);
+              (unsigned)fast_step_warps * 32, (size_t)plan.bytes, tiled, source, in, plan, gated,
+              fast_tiled(after, FAST_TILE));
   return true;
 }

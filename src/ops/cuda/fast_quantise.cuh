@@ -50,12 +50,11 @@ static inline __device__ void fast_quantise_part(const float v[2][8], const fast
       sum += code[i];
     }
     int unit = 32 * j + lane, block = part * FAST_BLOCKS + unit / 8, c = unit % 4, half = unit / 4 % 2;
-    int8_t *to = in.codes + block * in.block + token * in.token + c * in.column + half * 2 * in.quarter;
-    *(uint32_t *)to = fast_bytes<1>(carried[0], carried[2], carried[4], carried[6]);
-    *(uint32_t *)(to + in.quarter) = fast_bytes<1>(carried[1], carried[3], carried[5], carried[7]);
-    to += in.plane;
-    *(uint32_t *)to = fast_bytes<0>(code[0], code[2], code[4], code[6]);
-    *(uint32_t *)(to + in.quarter) = fast_bytes<0>(code[1], code[3], code[5], code[7]);
+    int8_t *to = in.codes + block * in.block + token * in.token + c * 16 + half * 8;
+    *(uint2 *)to = make_uint2(fast_bytes<1>(carried[0], carried[2], carried[4], carried[6]),
+                              fast_bytes<1>(carried[1], carried[3], carried[5], carried[7]));
+    *(uint2 *)(to + in.plane) = make_uint2(fast_bytes<0>(code[0], code[2], code[4], code[6]),
+                                           fast_bytes<0>(code[1], code[3], code[5], code[7]));
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
 #pragma unroll
