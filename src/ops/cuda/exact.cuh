@@ -81,16 +81,22 @@ static inline __device__ int exact_output_of(const exact_job &job, int block)
   return o;
 }
 
-static inline __device__ float exact_start(const exact_output &o, int64_t n)
+/* The row of bytes that row n is in. */
+template <int FORMAT> static inline __device__ int64_t exact_byte_row(const exact_output &out, int64_t n)
 {
-  return o.turned ? o.bias[n] : 0.0f;
+  return FORMAT == EXACT_TERNARY ? (int64_t)((uint32_t)n % (uint32_t)out.byte_rows) : n;
+}
+
+template <int FORMAT> static inline __device__ float exact_start(const exact_output &o, int64_t n)
+{
+  return FORMAT <= EXACT_F16 && o.turned ? o.bias[n] : 0.0f;
 }
 
 template <int FORMAT> static inline __device__ void exact_finish(const exact_output &o, int64_t t, int64_t n, float sum)
 {
   if (FORMAT == EXACT_TERNARY)
     sum = sum * o.factor;
-  if (o.bias && !o.turned)
+  if (o.bias && !(FORMAT <= EXACT_F16 && o.turned))
     sum = sum + o.bias[n];
   if (o.residual)
     sum = o.residual[t * o.n + n] + sum;

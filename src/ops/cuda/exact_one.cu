@@ -5,9 +5,10 @@
  * the instruction cache (8 groups: three times slower). Four instructions a weight bound it: mask, fmaf, multiply, add.
  *
  * `chain`, for few rows (4096 rows are 128 warps, one for each multiprocessor: then the time is that of K additions in
- * a row, and everything else must get out of their way). One warp only adds. Six warps decode and multiply, and leave
- * products for it in shared memory, as float4 [16][32 lanes] for 64 k. The adding warp is warp 0 and has its scheduler
- * for itself (warp 4, which would share it, ends at once); it loads the next 16 products before it adds these.
+ * a row, and everything else must get out of their way; besides, a warp that is alone on its scheduler issues only
+ * every other cycle to the float units). One warp only adds. Six warps decode and multiply, and leave products for it
+ * in shared memory, as float4 [16][32 lanes] for 64 k. The adding warp has its scheduler for itself (the warp that
+ * would share it ends at once); it loads the next 16 products before it adds these.
  *
  * What failed in prototypes: lanes that share a row's products inside one warp (the compiler schedules the additions
  * first), two rows a lane, more product warps, bulk copies by computing warps (250 cycles and more each), and starting
@@ -15,8 +16,7 @@
  */
 #include "ops/cuda/exact_pack.cuh"
 
-/* Shared memory of a multiprocessor that a block may count on, and a little for barriers. */
-enum { ONE_SHARED = 227 * 1024, BODY_PRODUCTS = EXACT4_BODY * EXACT4_ROWS * 4 };
+enum { BODY_PRODUCTS = EXACT4_BODY * EXACT4_ROWS * 4 /* bytes */ };
 
 /* All at once, not a round trip for each 16 bytes of a thread. */
 static inline __device__ void copy_input(const exact_job &job, float4 *to)
@@ -90,19 +90,20 @@ static __global__ void __launch_bounds__(32 * STREAM_WARPS, 1) stream_kernel(exa
   bool there = tile * EXACT4_ROWS < out.n;
   const uint8_t *weights = out.data + (there ? tile : 0) * exact4_tile_bytes(GROUP, job.k);
 
-  copy_input(job, (float4 *)shared);
+  cuda_release_next();
 #pragma unroll
   for (int i = 0; i < STREAM_SLOTS - 1; i++) {
     if (i < bodies)
       stream_fetch<GROUP>(ring + i * slot_bytes(GROUP), weights, i);
     exact_commit();
   }
-  exact_wait<STREAM_SLOTS - 1>();
+  cuda_await();
+  copy_input(job, (float4 *)shared);
+  exact_wait<0>();
   __syncthreads();
   if (!there)
     return;
   body<GROUP> now, next;
-  exact_wait<STREAM_SLOTS - 2>();
   stream_read(now, ring);
   exact4_how how = exact4_prepare<SHORTCUT>(job.stored, now.pair[0]), second = how;
   float p[8], sum = 0;
@@ -298,12 +299,14 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact
   const uint8_t *weights = out.data + tile * exact4_tile_bytes(GROUP, job.k);
   int maker = warp < CHAIN_IDLE ? warp - 1 : warp - 2;
   body<GROUP> w;
+  cuda_release_next();
   if (threadIdx.x < CHAIN_SLOTS) {
     barrier_make(full + threadIdx.x);
     barrier_make(empty + threadIdx.x);
   }
   if (warp != 0 && warp != CHAIN_IDLE && maker < bodies)
     chain_load<GROUP>(w, weights, maker);
+  cuda_await();
   copy_input(job, x);
   exact_wait<0>();
   __syncthreads();
@@ -340,32 +343,38 @@ static exact_kernel *const chains[3][2] = KERNELS(chain_kernel);
 
 void exact_one_setup(cuda_context *cx)
 {
-  size_t most = cx->shared_most < ONE_SHARED ? cx->shared_most : ONE_SHARED;
   for (int g = 0; g < 3; g++)
     for (int quick = 0; quick < 2; quick++) {
-      exact_allow(cx, streams[g][quick], most);
-      exact_allow(cx, chains[g][quick], most);
+      exact_allow(cx, streams[g][quick], cx->shared_most);
+      exact_allow(cx, chains[g][quick], cx->shared_most);
     }
+}
+
+/* Starting before the predecessor ends gains only where every block has a multiprocessor for itself: so it asks for
+ * more than half of the shared memory there. */
+static void launch(cuda_context *cx, exact_kernel *kernel, const exact_job *job, int blocks, int warps, size_t shared)
+{
+  bool alone = blocks <= cx->processors;
+  size_t half = cx->shared_most / 2 + 1024;
+  cuda_launch(cx, alone, kernel, dim3(blocks), dim3(32 * warps), alone && shared < half ? half : shared, *job);
 }
 
 bool exact_one_launch(cuda_context *cx, exact_job *job)
 {
-  size_t most = cx->shared_most < ONE_SHARED ? cx->shared_most : ONE_SHARED;
-  int tiles = exact_blocks(job, EXACT4_ROWS), group = job->group_log2, g = group - 5;
+  int tiles = exact_blocks(job, EXACT4_ROWS), group = job->group_log2;
   if (job->tokens != 1 || !job->x_by_16)
     return false;
-  if (tiles <= 2 * cx->processors && chain_shared(job->k) <= most) {
-    cuda_launch(cx, false, chains[g][job->shortcut], dim3(tiles), dim3(32 * CHAIN_WARPS), chain_shared(job->k), *job);
+  if (tiles <= 2 * cx->processors && chain_shared(job->k) <= cx->shared_most) {
+    launch(cx, chains[group - 5][job->shortcut], job, tiles, CHAIN_WARPS, chain_shared(job->k));
     return true;
   }
   int warps = (int)cuda_ceil(tiles, cx->processors);
   warps = warps < STREAM_WARPS ? warps : STREAM_WARPS;
-  while (warps > 1 && stream_shared(group, job->k, warps) > most)
+  while (warps > 1 && stream_shared(group, job->k, warps) > cx->shared_most)
     warps--;
-  size_t shared = stream_shared(group, job->k, warps);
-  if (shared > most)
+  if (stream_shared(group, job->k, warps) > cx->shared_most)
     return false;
   int blocks = exact_blocks(job, EXACT4_ROWS * warps);
-  cuda_launch(cx, false, streams[g][job->shortcut], dim3(blocks), dim3(32 * warps), shared, *job);
+  launch(cx, streams[group - 5][job->shortcut], job, blocks, warps, stream_shared(group, job->k, warps));
   return true;
 }
