@@ -192,7 +192,7 @@ template <int TOKENS> static constexpr four_kernels kernels_of(void)
 
 static const four_kernels kernels[3] = {kernels_of<1>(), kernels_of<2>(), kernels_of<4>()};
 
-/* The first row whose limits hold is taken. */
+/* The first row whose limits hold is taken. Measured on an H200 with the matrices of an 8B llama. */
 struct four_plan {
   int tokens;      /* up to */
   int tiles;       /* of 32 rows for each multiprocessor, up to */
@@ -202,11 +202,20 @@ struct four_plan {
 };
 enum { ANY = 1 << 30 };
 static const four_plan plans[] = {
-    {2, 2, 0, 2, 2},  {2, 8, 1, 1, 8},   {2, ANY, 1, 1, 4},                      /* */
-    {4, 1, 0, 4, 1},  {4, 2, 1, 2, 2},   {4, 8, 2, 1, 8},     {4, ANY, 2, 1, 4}, /* */
-    {8, 1, 1, 4, 1},  {8, 2, 2, 2, 2},   {8, 8, 2, 1, 8},     {8, ANY, 2, 2, 2}, /* */
-    {16, 2, 2, 4, 2}, {ANY, 2, 2, 4, 2}, {ANY, ANY, 2, 2, 2},
+    {2, 2, 0, 2, 2},     /* */
+    {2, 8, 1, 1, 8},     /* */
+    {2, ANY, 1, 1, 4},   /* */
+    {4, 1, 0, 4, 1},     /* */
+    {4, 2, 1, 2, 2},     /* */
+    {4, 8, 2, 1, 8},     /* */
+    {4, ANY, 2, 1, 4},   /* */
+    {8, 1, 1, 4, 1},     /* */
+    {8, 2, 2, 2, 2},     /* */
+    {8, 8, 2, 1, 8},     /* */
+    {ANY, 2, 2, 4, 2},   /* */
+    {ANY, ANY, 2, 2, 2}, /* */
 };
+
 static size_t shared_bytes(int group, int row_warps, int tokens)
 {
   return FOUR_STAGES * stage_bytes(group, row_warps, tokens) + sizeof(float4); /* inputs are read ahead */
