@@ -89,7 +89,7 @@ static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_
     w.scale = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
     return;
   }
-  const uint8_t *row = out.data + (FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes;
+  const uint8_t *row = out.data + exact_byte_row<FORMAT>(out, n) * job.row_bytes;
   load_words(w.word, row + (int64_t)k * exact_bits(FORMAT) / 8, row + job.row_bytes);
   if constexpr (exact_affine(FORMAT)) {
     int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
@@ -177,7 +177,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
     int n = first + x_lane * 4 + j % 4 + j / 4 * 64;
 #pragma unroll
     for (int i = 0; i < MINE; i++)
-      sum[i][j] = n < out.n ? exact_start(out, n) : 0;
+      sum[i][j] = n < out.n ? exact_start<FORMAT>(out, n) : 0;
   }
   load(0);
   store(0);
