@@ -2,7 +2,7 @@
 #
 #   make run [PROMPT="..."]     a real model's answer         make test     every test
 .DEFAULT_GOAL := build
-.PHONY: build run test parity models asan tsan aarch64 fuzz sweep goldens format lint bench install clean help
+.PHONY: build run test test-cuda parity models asan tsan aarch64 fuzz sweep goldens format lint bench install clean help
 
 # Taken literally, whatever characters it holds: no expansion by make, none by the shell.
 unexport PROMPT
@@ -20,6 +20,9 @@ run: ## answer PROMPT with the starter model, fetching it first
 
 test: ## every test; its last line counts them
 	@scripts/test.sh
+
+test-cuda: build ## the cuda backend on this machine's GPU: kernels, models, properties, sanitizers
+	@scripts/test-cuda.sh
 
 parity: build ## every row of tests/parity/manifest in every format; ONLY=regex takes some
 	@scripts/oracle.sh && build/oracle/bin/python tests/parity/run_live.py --full --jobs "$$(nproc)" --only "$$TERN_ONLY"

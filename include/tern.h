@@ -79,7 +79,7 @@ typedef enum tern_prepare {
 typedef struct tern_model_options {
   tern_numerics numerics; /* TERN_EXACT: float32, bits equal the reference's after set_dtype(float32). TERN_FAST: other
                              arithmetic, close to that */
-  tern_backend backend;   /* AUTO: cpu for exact and fast, ref for native */
+  tern_backend backend;   /* AUTO: a GPU where there is one that works, else cpu; ref for native */
   int threads;            /* 0: one per fast core that this process may use, within its cgroups' limits */
   int prefill_step;       /* upper bound of tokens in one piece of a prompt; 0: what fits. Changes no bits. */
   int max_kv_size;        /* > 0: models without windows of their own keep only so many keys (the first 4 pinned) */
@@ -88,6 +88,8 @@ typedef struct tern_model_options {
   int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
   const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avxvnni", "avx512", "avx512vnni": that */
+  int gpu;                /* cuda: which GPU, as the driver counts them */
+  double gpu_memory;      /* cuda: the share of its memory that may be in use in all; 0: all of it */
   tern_prepare prepare;
   const char *prepared_dir; /* where prepared weights are kept; NULL: none are used or made */
 } tern_model_options;
@@ -112,6 +114,7 @@ typedef struct tern_model_info {
   const char *prepared; /* the file of prepared weights in use; NULL: none */
   size_t prepared_bytes;
   const char *prepared_fault; /* why one that is there is not used; NULL: no such */
+  const char *backend_fault;  /* why a GPU that is there is not used (backend AUTO); NULL: no such */
 } tern_model_info;
 /* Valid while the model lives. */
 TERN_API const tern_model_info *tern_model_get_info(const tern_model *model);

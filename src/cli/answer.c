@@ -169,6 +169,7 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
   double start = use_seconds();
   TRY(tern_model_open(dir, &options, &out->model, err));
   out->open_ms = 1e3 * (use_seconds() - start);
+  use_warn_backend(out->model->net->backend_fault.text);
   use_warn_prepared(out->model->net->prepared_fault.text);
   use_hint_native(out->model->net);
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", out->open_ms, out->model->info.profile,

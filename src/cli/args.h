@@ -73,6 +73,8 @@ typedef struct cli_args {
   cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
   const char *text_file, *against, *golden;
   int sequence_length, num_samples, repeats;
+  int gpu;
+  double gpu_memory;
   /* switches, in the order of the groups above */
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;

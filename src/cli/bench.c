@@ -20,6 +20,7 @@
 #include "cli/use.h"
 #include "cli/verbs.h"
 #include "engine/session.h"
+#include "ops/cuda/plugin.h"
 
 enum { MOST_BATCH = 64, MOST_ROWS = 4096, MOST_REPEATS = 1000 };
 
@@ -203,7 +204,7 @@ static const cli_ints *or_default(const cli_ints *given, const cli_ints *fallbac
 static tern_status check_fits(const bench *b, int positions, int timelines, tern_error *err)
 {
   double need = (double)kv_store_estimate(b->m->store, positions, b->m->plan.max_tokens) * timelines;
-  double available = (double)system_memory_available();
+  double available = (double)model_memory_available(b->m);
   if (need <= available)
     return TERN_OK;
   return err_set(err, TERN_E_LIMIT, "bench: %d timeline%s of %d positions need %.0f MB of state, but %.0f MB are free",
@@ -293,6 +294,13 @@ static void print_table(const bench *b, const char *dir)
   }
 }
 
+static tern_status gpu_bandwidth(int gpu, double *gb_s, tern_error *err)
+{
+  const cuda_plugin *plugin;
+  TRY(cuda_load(&plugin, err));
+  return plugin->bandwidth(gpu, gb_s, err);
+}
+
 static tern_status bench_model(bench *b, const char *dir, const tern_model_options *options, tern_error *err)
 {
   double start = use_seconds();
@@ -301,7 +309,8 @@ static tern_status bench_model(bench *b, const char *dir, const tern_model_optio
   b->traffic = weight_traffic(b->m);
   TRY(measure_all(b, err));
   b->peak_mb = use_peak_mb();
-  return machine_bandwidth(options->threads, &b->bandwidth, err);
+  return b->m->cx.backend->own_memory ? gpu_bandwidth(options->gpu, &b->bandwidth, err)
+                                      : machine_bandwidth(options->threads, &b->bandwidth, err);
 }
 
 tern_status verb_bench(const cli_args *a, tern_error *err)

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/cores.h"
 #include "cli/describe.h"
+#include "cli/gpus.h"
 #include "cli/machine.h"
 #include "cli/out.h"
 #include "cli/use.h"
@@ -37,7 +38,8 @@ static int cpu_features(feature out[MOST_FEATURES])
 typedef struct findings {
   char cpu[128];
   feature features[MOST_FEATURES];
-  int n_features, gpus;
+  int n_features;
+  gpus gpus;
   cores cores;
   double memory_gb, available_gb, bandwidth;
   cli_env env;
@@ -71,7 +73,7 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   machine_cpu_name(f->cpu, sizeof f->cpu);
   f->n_features = cpu_features(f->features);
   cores_find(&f->cores);
-  f->gpus = machine_gpus();
+  gpus_find(&f->gpus, true);
   f->memory_gb = (double)machine_memory() / 1e9;
   f->available_gb = (double)machine_memory_available() / 1e9;
   TRY(env_read(&f->env, err));
@@ -79,8 +81,8 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   f->models = list.n;
   models_free(&list);
   count_prepared(a->prepared_dir, f);
-  if (f->gpus)
-    f->missing[f->n_missing++] = "cuda: this build runs on the CPU alone, the GPUs stay idle";
+  if (f->gpus.fault.status != TERN_OK && cuda_driver_there())
+    f->missing[f->n_missing++] = f->gpus.fault.text;
   if (f->n_features && ops_simd_best() == SIMD_BASELINE) /* a processor that could have it */
     f->missing[f->n_missing++] = "avx2: without it kernels run in plain C";
   if (f->models == 0)
@@ -89,9 +91,33 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   return machine_bandwidth(a->threads ? a->threads : f->env.threads, &f->bandwidth, err);
 }
 
+static json_t *gpus_json(const gpus *g)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < g->count && i < GPUS_MOST; i++) {
+    const cuda_device *d = &g->devices[i];
+    out_append(&list, json_pack("{ss sf si sf sf sf sb}", "name", d->name, "capability", d->capability / 10.0,
+                                "processors", d->processors, "memory_gb", (double)d->memory / 1e9, "available_gb",
+                                (double)d->available / 1e9, "bandwidth_gb_s", g->gb_s[i], "built_for", d->built_for));
+  }
+  return list;
+}
+
+static void print_gpus(const gpus *g)
+{
+  out_printf("gpus       %d; %s\n", g->count, gpus_state(g));
+  for (int i = 0; i < g->count && i < GPUS_MOST; i++) {
+    const cuda_device *d = &g->devices[i];
+    out_printf("gpu %-6d %s, capability %d.%d%s, %d processors, %.1f GB, %.1f GB free, %.0f GB/s read\n", i, d->name,
+               d->capability / 10, d->capability % 10, d->built_for ? "" : " (this build has no code for it)",
+               d->processors, (double)d->memory / 1e9, (double)d->available / 1e9, g->gb_s[i]);
+  }
+}
+
 static void print_json(const findings *f, const char *prepared_dir)
 {
   json_t *features = json_object(), *levels = json_array(), *missing = json_array();
+  json_t *backends = json_pack("[ss]", "ref", "cpu");
   for (int i = 0; features && i < f->n_features; i++) {
     if (json_object_set_new(features, f->features[i].name, json_boolean(f->features[i].there)) != 0) {
       json_decref(features);
@@ -101,16 +127,19 @@ static void print_json(const findings *f, const char *prepared_dir)
   for (int i = 0; i < SIMD_LEVELS; i++)
     if (ops_cpu((ops_simd)i))
       out_append(&levels, json_string(ops_simd_name((ops_simd)i)));
+  if (gpus_usable(&f->gpus))
+    out_append(&backends, json_string("cuda"));
   for (int i = 0; i < f->n_missing; i++)
     out_append(&missing, json_string(f->missing[i]));
-  out_json(json_pack(
-      "{ss ss si s{si si si sf si} so so ss sf sf sf si s[ss] ss? ss? sI s{ss? sI sf} so}", "version", tern_version(),
-      "cpu", f->cpu, "cores", f->cores.threads, "threads", "allowed", f->cores.allowed, "separate", f->cores.separate,
-      "fast", f->cores.fast, "quota", f->cores.quota, "default", f->cores.threads, "features", features, "simd_usable",
-      levels, "simd", ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
-      "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus, "backends", "ref", "cpu", "tern_home", f->env.tern_home,
-      "hub_cache", f->env.hub_cache, "models", (json_int_t)f->models, "prepared", "path", prepared_dir, "files",
-      (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing", missing));
+  out_json(json_pack("{ss ss si s{si si si sf si} so so ss sf sf sf si so ss so ss? ss? sI s{ss? sI sf} so}", "version",
+                     tern_version(), "cpu", f->cpu, "cores", f->cores.threads, "threads", "allowed", f->cores.allowed,
+                     "separate", f->cores.separate, "fast", f->cores.fast, "quota", f->cores.quota, "default",
+                     f->cores.threads, "features", features, "simd_usable", levels, "simd",
+                     ops_simd_name(ops_simd_best()), "memory_gb", f->memory_gb, "available_gb", f->available_gb,
+                     "bandwidth_gb_s", f->bandwidth, "gpus", f->gpus.count, "gpu", gpus_json(&f->gpus), "cuda",
+                     gpus_state(&f->gpus), "backends", backends, "tern_home", f->env.tern_home, "hub_cache",
+                     f->env.hub_cache, "models", (json_int_t)f->models, "prepared", "path", prepared_dir, "files",
+                     (json_int_t)f->prepared, "bytes", f->prepared_bytes, "missing", missing));
 }
 
 /* How the default number of threads comes about, in the order in which it shrinks. */
@@ -141,7 +170,8 @@ static void print_text(const findings *f, const char *prepared_dir)
       out_printf(" %s", ops_simd_name((ops_simd)i));
   out_printf("; in use: %s\n", ops_simd_name(ops_simd_best()));
   out_printf("memory     %.1f GB, %.1f GB available, %.1f GB/s read\n", f->memory_gb, f->available_gb, f->bandwidth);
-  out_printf("gpus       %d; this build has no backend for them\nbackends   ref, cpu\n", f->gpus);
+  print_gpus(&f->gpus);
+  out_printf("backends   ref, cpu%s\n", gpus_usable(&f->gpus) ? ", cuda" : "");
   out_printf("models     %zu in %s and %s\n", f->models, f->env.hub_cache ? f->env.hub_cache : "(no hub cache)",
              f->env.tern_home ? f->env.tern_home : "(no TERN_HOME)");
   out_printf("prepared   %zu of them, %s in %s\n", f->prepared, describe_bytes(f->prepared_bytes, bytes),

@@ -1,7 +1,6 @@
 /* machine.c - see machine.h. */
 #include "cli/machine.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,17 +50,6 @@ void machine_cpu_name(char *out, size_t size)
   }
   if (f)
     fclose(f);
-}
-
-int machine_gpus(void)
-{
-  int count = 0;
-  DIR *dir = opendir("/proc/driver/nvidia/gpus");
-  for (struct dirent *e; dir && (e = readdir(dir));)
-    count += e->d_name[0] != '.';
-  if (dir)
-    closedir(dir);
-  return count;
 }
 
 /* ---- bandwidth ---- */

@@ -9,8 +9,6 @@ uint64_t machine_memory(void);           /* installed */
 uint64_t machine_memory_available(void); /* free without swapping */
 /* "Intel(R) ..." into out; "" where not known. */
 void machine_cpu_name(char *out, size_t size);
-/* Number of NVIDIA devices that the driver shows. */
-int machine_gpus(void);
 /* Reads memory with so many threads; 10^9 bytes a second, the best of a few passes. */
 tern_status machine_bandwidth(int threads, double *gb_s, tern_error *err);
 

@@ -61,6 +61,8 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
       .quantized_kv_start = a->quantized_kv_start,
       .mlock = a->mlock,
       .simd = a->simd,
+      .gpu = a->gpu,
+      .gpu_memory = a->gpu_memory,
       .prepare = a->prepare      ? TERN_PREPARE_NOW
                  : a->no_prepare ? TERN_PREPARE_NEVER
                                  : TERN_PREPARE_AUTO,
@@ -109,6 +111,12 @@ void use_warn_prepared(const char *fault)
     say_warning("%s: left aside, the checkpoint is read instead (tern prepare makes it again)", fault);
 }
 
+void use_warn_backend(const char *fault)
+{
+  if (*fault)
+    say_warning("%s: going on with the CPU (--backend cpu says so from the start)", fault);
+}
+
 void use_hint_native(const model *m)
 {
   double values = 0;
@@ -128,6 +136,7 @@ tern_status use_network(const char *dir, const tern_model_options *options, mode
   TRY(use_prepare(dir, &o, err));
   double start = use_seconds();
   TRY(path_place(dir, model_open(dir, &o, false, out, err), err));
+  use_warn_backend((*out)->backend_fault.text);
   use_warn_prepared((*out)->prepared_fault.text);
   use_hint_native(*out);
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", 1e3 * (use_seconds() - start),

@@ -17,6 +17,8 @@ tern_status use_prepare(const char *dir, tern_model_options *o, tern_error *err)
 /* Makes them in any case of `o`. *path: mem_free. */
 tern_status use_make_prepared(const char *dir, const tern_model_options *o, prepared_report *report, char **path,
                               tern_error *err);
+/* Warns where a GPU is there and not used. An empty `fault`: there is nothing to warn of. */
+void use_warn_backend(const char *fault);
 /* Warns where prepared weights are there and left aside. An empty `fault`: they are not. */
 void use_warn_prepared(const char *fault);
 /* Where numerics are native and the model is not small: says that this lane is slow. */

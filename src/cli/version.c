@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
+#include "ops/cuda/plugin.h"
 #include "ops/ops.h"
 
 #ifndef TERN_COMMIT
@@ -20,14 +21,16 @@ static void levels(buf *out)
 
 tern_status verb_version(const cli_args *a, tern_error *err)
 {
+  const cuda_plugin *plugin;
   buf usable = {0};
   (void)a;
   levels(&usable);
   if (usable.failed)
     return err_nomem(err, "version");
   out_printf(
-      "tern %s (%s)\nbackends: ref cpu\nsimd: %s usable here of baseline avx2 avxvnni avx512 avx512vnni; in use %s\n",
-      tern_version(), TERN_COMMIT, usable.data ? usable.data : "none", ops_simd_name(ops_simd_best()));
+      "tern %s (%s)\nbackends: ref cpu%s\nsimd: %s usable here of baseline avx2 avxvnni avx512 avx512vnni; in use %s\n",
+      tern_version(), TERN_COMMIT, cuda_load(&plugin, NULL) == TERN_OK ? " cuda" : "",
+      usable.data ? usable.data : "none", ops_simd_name(ops_simd_best()));
   buf_free(&usable);
   return TERN_OK;
 }

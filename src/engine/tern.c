@@ -57,6 +57,7 @@ static void describe(tern_model *m)
       .prepared = net->prepared ? prepared_path(net->prepared) : NULL,
       .prepared_bytes = net->prepared ? prepared_bytes(net->prepared) : 0,
       .prepared_fault = net->prepared_fault.text[0] ? net->prepared_fault.text : NULL,
+      .backend_fault = net->backend_fault.text[0] ? net->backend_fault.text : NULL,
   };
 }
 

@@ -100,6 +100,8 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
   relay to = {m, sink, user};
   if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, &to))
     return err_set(err, TERN_E_CANCELLED, "cancelled");
+  if (m->cx.backend->check)
+    TRY(m->cx.backend->check(&m->cx, err));
   TRY(prepared_check(m->prepared, err));
   return ckpt_check(m->ckpt, err);
 }

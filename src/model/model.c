@@ -5,10 +5,11 @@
 
 #include "base/mem.h"
 #include "base/system.h"
+#include "ops/cuda/plugin.h"
 
 /* A step's activations, the logits of a few rows, and OPS_BYTES of scratch stay within STEP_BYTES. (Exact's attention
  * asks for more scratch in contexts beyond 100,000 positions.) */
-enum { MOST_PIECE = 512, STEP_BYTES = 64 << 20, OPS_BYTES = 11 << 20, KV_GROUP_SIZE = 64 };
+enum { MOST_PIECE = 512, MOST_DEVICE_PIECE = 2048, STEP_BYTES = 64 << 20, OPS_BYTES = 11 << 20, KV_GROUP_SIZE = 64 };
 
 /* ---- backend ---- */
 
@@ -28,26 +29,48 @@ static tern_status choose_simd(const char *name, ops_simd *out, tern_error *err)
   return err_set(err, TERN_E_USAGE, "simd: %s is not baseline, avx2, avxvnni, avx512 or avx512vnni", name);
 }
 
-static tern_status choose_backend(const tern_model_options *o, ops_simd level, const ops_backend **out, tern_error *err)
+static tern_status open_cuda(model *m, const tern_model_options *o, tern_error *err)
+{
+  const cuda_plugin *plugin;
+  cuda_options options = {
+      .device = o->gpu, .fast = o->numerics == TERN_FAST, .share = o->gpu_memory > 0 ? o->gpu_memory : 1};
+  if (o->numerics == TERN_NATIVE)
+    return err_set(err, TERN_E_UNSUPPORTED, "backend: cuda runs numerics exact and fast; native runs on ref");
+  if (!(options.share <= 1))
+    return err_set(err, TERN_E_USAGE, "gpu-memory-fraction: %g is not above 0 and at most 1", o->gpu_memory);
+  TRY(cuda_load(&plugin, err));
+  return plugin->open(&options, &m->cx, err);
+}
+
+/* A GPU that does not work is no reason to fail where nobody asked for it, but one to tell. */
+static tern_status choose_backend(model *m, const tern_model_options *o, bool headers_only, tern_error *err)
 {
   const ops_backend *ref = o->numerics == TERN_FAST ? ops_fast_ref() : ops_ref();
-  const ops_backend *cpu = o->numerics == TERN_FAST ? ops_cpu_fast(level) : ops_cpu(level);
+  const ops_backend *cpu = o->numerics == TERN_FAST ? ops_cpu_fast(m->simd) : ops_cpu(m->simd);
   switch (o->backend) {
   case TERN_BACKEND_AUTO:
-    *out = o->numerics == TERN_NATIVE ? ref : cpu;
+    m->cx.backend = o->numerics == TERN_NATIVE ? ref : cpu;
+    if (o->numerics == TERN_NATIVE || headers_only || o->simd || o->prepare == TERN_PREPARE_NOW || !cuda_driver_there())
+      break;
+    if (open_cuda(m, o, &m->backend_fault) != TERN_OK) {
+      if (m->backend_fault.status == TERN_E_NOT_FOUND) /* a package without it: nothing is wrong */
+        m->backend_fault = (tern_error){0};
+      m->cx.backend = cpu;
+    }
     break;
   case TERN_BACKEND_REF:
-    *out = ref;
+    m->cx.backend = ref;
     break;
   case TERN_BACKEND_CPU:
     if (o->numerics == TERN_NATIVE)
       return err_set(err, TERN_E_UNSUPPORTED, "backend: cpu runs numerics exact and fast; native runs on ref");
-    *out = cpu;
+    m->cx.backend = cpu;
     break;
-  default:
-    return err_set(err, TERN_E_UNSUPPORTED, "backend: cuda is not in this build");
+  case TERN_BACKEND_CUDA:
+    return open_cuda(m, o, err);
   }
-  return *out ? TERN_OK : err_set(err, TERN_E_INTERNAL, "backend: none for simd level %s", ops_simd_name(level));
+  return m->cx.backend ? TERN_OK
+                       : err_set(err, TERN_E_INTERNAL, "backend: none for simd level %s", ops_simd_name(m->simd));
 }
 
 /* Tokens a forward: as many as make the products efficient and keep activations within a fixed share of memory, but
@@ -57,6 +80,14 @@ int model_max_tokens(const model_config *c)
   size_t logits = plan_logits_bytes(c), fixed = OPS_BYTES + logits < STEP_BYTES ? OPS_BYTES + logits : STEP_BYTES;
   size_t fit = (STEP_BYTES - fixed) / plan_bytes_per_token(c);
   int tokens = fit < MOST_PIECE ? (int)fit : MOST_PIECE;
+  return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
+}
+
+/* A device wants more tokens at once to be busy, and has the memory: a sixteenth of what is free, at most. */
+static int device_max_tokens(model *m)
+{
+  size_t fit = m->cx.backend->available(&m->cx) / 16 / plan_bytes_per_token(&m->config);
+  int tokens = fit < MOST_DEVICE_PIECE ? (int)fit : MOST_DEVICE_PIECE;
   return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
 }
 
@@ -107,8 +138,8 @@ static tern_status check_loop(const model *m, bool asked, tern_error *err)
 static tern_status open_all(model *m, const char *dir, const tern_model_options *o, bool headers_only, tern_error *err)
 {
   TRY(choose_simd(o->simd, &m->simd, err));
-  TRY(choose_backend(o, m->simd, &m->cx.backend, err));
-  TRY(open_headers(m, dir, err));
+  TRY(open_headers(m, dir, err)); /* before a device is woken up */
+  TRY(choose_backend(m, o, headers_only, err));
   if (!headers_only) {
     TRY(pool_open(o->threads, &m->workers, err));
     m->cx.workers = m->workers;
@@ -121,8 +152,8 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
                        .kv_bits = o->kv_bits,
                        .kv_group_size = o->kv_group_size,
                        .quantized_kv_start = o->quantized_kv_start};
-  TRY(plan_compile(&m->cx, &m->config, &m->weights, headers_only ? 1 : model_max_tokens(&m->config), &keep, &m->plan,
-                   err));
+  int tokens = headers_only ? 1 : m->cx.backend->own_memory ? device_max_tokens(m) : model_max_tokens(&m->config);
+  TRY(plan_compile(&m->cx, &m->config, &m->weights, tokens, &keep, &m->plan, err));
   TRY(check_loop(m, o->max_kv_size > 0 || o->kv_bits > 0, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
@@ -148,6 +179,34 @@ static tern_status check_kv_options(tern_model_options *o, tern_error *err)
   return TERN_OK;
 }
 
+static tern_status open_one(const char *dir, const tern_model_options *o, bool headers_only, const tern_error *gpu,
+                            model **out, tern_error *err)
+{
+  model *m = mem_zalloc(sizeof *m);
+  if (!m)
+    return err_nomem(err, "model");
+  m->numerics = o->numerics;
+  m->prefill_step = o->prefill_step;
+  if (gpu)
+    m->backend_fault = *gpu;
+  tern_status status = open_all(m, dir, o, headers_only, err);
+  if (status != TERN_OK)
+    model_close(m);
+  else
+    *out = m;
+  return status;
+}
+
+/* Whether the model did not open for lack of something on a GPU that nobody asked for: it may open on the CPU. */
+static bool fault_of_gpu(const tern_model_options *o, const tern_error *fault)
+{
+  static const char *const begins[] = {"GPU memory: ", "backend cuda: "};
+  for (size_t i = 0; o->backend == TERN_BACKEND_AUTO && i < sizeof begins / sizeof *begins; i++)
+    if (!strncmp(fault->text, begins[i], strlen(begins[i])))
+      return true;
+  return false;
+}
+
 tern_status model_open(const char *dir, const tern_model_options *options, bool headers_only, model **out,
                        tern_error *err)
 {
@@ -162,17 +221,14 @@ tern_status model_open(const char *dir, const tern_model_options *options, bool 
     return err_set(err, TERN_E_USAGE, "options: no such %s", (unsigned)o.numerics > TERN_FAST ? "numerics" : "backend");
   if ((unsigned)o.prepare > TERN_PREPARE_NOW)
     return err_set(err, TERN_E_USAGE, "options: no such way to prepare");
-  model *m = mem_zalloc(sizeof *m);
-  if (!m)
-    return err_nomem(err, "model");
-  m->numerics = o.numerics;
-  m->prefill_step = o.prefill_step;
-  tern_status status = open_all(m, dir, &o, headers_only, err);
-  if (status != TERN_OK)
-    model_close(m);
-  else
-    *out = m;
-  return status;
+  tern_error fault = {0};
+  tern_status status = open_one(dir, &o, headers_only, NULL, out, &fault);
+  if (status != TERN_OK && fault_of_gpu(&o, &fault)) {
+    tern_error gpu = fault;
+    o.backend = TERN_BACKEND_CPU;
+    status = open_one(dir, &o, headers_only, &gpu, out, &fault);
+  }
+  return status == TERN_OK ? TERN_OK : err_set(err, status, "%s", fault.text);
 }
 
 void model_close(model *m)
@@ -196,6 +252,11 @@ void model_close(model *m)
   mem_free(m->rows);
   mem_free(m->embeds);
   mem_free(m);
+}
+
+size_t model_memory_available(model *m)
+{
+  return m->cx.backend->available ? m->cx.backend->available(&m->cx) : system_memory_available();
 }
 
 int64_t model_sensitive_from(const model *m)
@@ -227,7 +288,7 @@ tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, 
   size_t scratch = m->cx.backend->scratch_bytes(&m->cx, &room);
   size_t more = scratch > m->cx.scratch_bytes ? scratch - m->cx.scratch_bytes : 0;
   need = __builtin_add_overflow(need, more, &need) ? SIZE_MAX : need;
-  size_t available = need ? system_memory_available() : 0;
+  size_t available = need ? model_memory_available(m) : 0;
   if (need > available)
     return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB more of state, but %zu MB are free",
                    (long long)to, need >> 20, available >> 20);

@@ -26,6 +26,7 @@ typedef struct model {
   model_weights weights;
   prepared *prepared;        /* NULL: none in use; weights.*.packed point into it */
   tern_error prepared_fault; /* status TERN_OK, or why the file that is there is not in use */
+  tern_error backend_fault;  /* backend AUTO: TERN_OK, or why a GPU that is there is not in use */
   plan plan;
   kv_store *store;
   bool opened; /* with weights and plan, not headers alone */
@@ -65,6 +66,9 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
 /* Before steps that write positions [from, to): blocks and scratch, so that forwards allocate nothing. TERN_E_LIMIT
  * with the numbers where memory for them is not there. */
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err);
+
+/* Bytes that steps could still get: of the host, or of the device where that has memory of its own. */
+size_t model_memory_available(model *m);
 
 /* Whether bits of a token at or after the returned position depend on its being read or stepped; INT64_MAX: nowhere. */
 int64_t model_sensitive_from(const model *m);

@@ -26,7 +26,7 @@ static tern_status make_ropes(ops_context *cx, const model_config *m, plan *p, t
     size_t bytes = (size_t)(p->ropes[i].dims / 2) * sizeof(float);
     p->rope_memory[i] = cx->backend->alloc(cx, bytes);
     if (!p->rope_memory[i])
-      return err_nomem(err, "rope tables");
+      return ops_nomem(cx, "rope tables", bytes, err);
     cx->backend->write(cx, p->rope_memory[i], p->ropes[i].inverse, bytes);
   }
   return TERN_OK;
@@ -139,6 +139,7 @@ static void measure_room(plan *p)
     int dims = a->key_dim > a->value_dim ? a->key_dim : a->value_dim;
     p->room.quantised = p->room.quantised || a->quant.bits > 0;
     p->room.dims = dims > p->room.dims ? dims : p->room.dims;
+    p->room.heads = a->heads > p->room.heads ? a->heads : p->room.heads;
   }
 }
 
@@ -149,7 +150,8 @@ static tern_status finish_logits(compiler *c, int logits, tern_error *err)
   p->logits_dtype = c->buffers[logits].dtype;
   if (!c->cx->backend->own_memory)
     return TERN_OK;
-  p->host_logits = mem_array((size_t)p->head_rows, (size_t)p->vocab * sizeof *p->host_logits);
+  size_t bytes = (size_t)p->head_rows * (size_t)p->vocab * sizeof *p->host_logits;
+  p->host_logits = c->cx->backend->host_alloc(c->cx, bytes);
   return p->host_logits ? TERN_OK : err_nomem(err, "logits");
 }
 
@@ -189,7 +191,8 @@ void plan_release(ops_context *cx, plan *p)
   if (p->memory)
     cx->backend->release(cx, p->memory);
   mem_free(p->lists);
-  mem_free(p->host_logits);
+  if (p->host_logits)
+    cx->backend->host_release(cx, p->host_logits);
   mem_free(p->ropes);
   mem_free(p->rope_memory);
   mem_free(p->slots);

@@ -62,7 +62,7 @@ static tern_status keep_vector(binder *b, const float *values, int64_t n, ops_dt
 {
   float *home = b->cx->backend->alloc(b->cx, (size_t)n * sizeof *home);
   if (!home)
-    return err_nomem(b->err, "vectors");
+    return ops_nomem(b->cx, "vectors", (size_t)n * sizeof *home, b->err);
   b->cx->backend->write(b->cx, home, values, (size_t)n * sizeof *home);
   b->out->owned_bytes += (size_t)n * sizeof *home;
   *out = (weight_vector){.values = home, .dtype = dtype};
@@ -540,6 +540,17 @@ static tern_status prepare(void *user, ops_weight *w, tern_error *err)
   return TERN_OK;
 }
 
+/* Tables too have to lie where the backend computes; one that is the head as well lies there once. */
+static tern_status prepare_tables(binder *b)
+{
+  model_weights *w = b->out;
+  if (w->embed.data == w->head.data)
+    w->embed.packed = w->head.packed;
+  else
+    TRY(prepare(b, &w->embed, b->err));
+  return w->positions.data ? prepare(b, &w->positions, b->err) : TERN_OK;
+}
+
 static tern_status bind_model(binder *b)
 {
   const model_config *c = b->config;
@@ -564,7 +575,8 @@ static tern_status bind_all(binder *b)
     w->head = w->embed;
   if (!b->prepare || !b->cx->backend->prepare)
     return TERN_OK;
-  return weights_each_product(w, b->config->layers, prepare, b, b->err);
+  TRY(weights_each_product(w, b->config->layers, prepare, b, b->err));
+  return b->cx->backend->own_memory ? prepare_tables(b) : TERN_OK;
 }
 
 tern_status weights_bind(ops_context *cx, ckpt *c, const quant_config *q, const model_config *config, bool native,
@@ -643,6 +655,9 @@ void weights_release(ops_context *cx, const model_config *config, model_weights 
   release_vector(cx, &w->final_norm);
   release_vector(cx, &w->final_norm_bias);
   release_vector(cx, &w->head_bias);
+  if (w->embed.data != w->head.data) /* else they are one */
+    discard(cx, &w->embed);
+  discard(cx, &w->positions);
   discard(cx, &w->head);
   mem_free(w->layers);
   *w = (model_weights){0};

@@ -352,6 +352,7 @@ typedef struct ops_room {
   int64_t keys;   /* that a token sees */
   bool quantised; /* some keys and values are */
   int dims;       /* of a key or value */
+  int heads;      /* of queries */
   int64_t inputs; /* K of the widest linear */
 } ops_room;
 
@@ -371,7 +372,8 @@ typedef struct ops_backend {
    * captures (a graph, a persistent kernel) keys what it captured by the segment's address and the step's shape. NULL:
    * the executor calls run[] record by record. */
   void (*submit)(ops_context *cx, const op_record *records, int n, const ops_step *step);
-  /* May make a private layout (w->packed, counted in *bytes) for a weight that `linear` will use; NULL entry: never. */
+  /* May make a private layout (w->packed, counted in *bytes) for a weight that `linear` will use; a backend with memory
+   * of its own does so for every matrix, tables of the embedding too. NULL entry: never. */
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
   const ops_layout *layout; /* NULL: none that a file could keep */
@@ -379,6 +381,14 @@ typedef struct ops_backend {
    */
   size_t (*scratch_bytes)(const ops_context *cx, const ops_room *room);
   tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
+  /* The rest is of backends with a device; NULL entries elsewhere. */
+  /* The first thing that went wrong on the device since it was opened: what ran since then has no meaning. */
+  tern_status (*check)(ops_context *cx, tern_error *err);
+  size_t (*available)(ops_context *cx); /* bytes that alloc could still give */
+  /* Host memory that `read` fills at the full speed of the bus; NULL where there is none. */
+  void *(*host_alloc)(ops_context *cx, size_t bytes);
+  void (*host_release)(ops_context *cx, void *p);
+  void (*close)(ops_context *cx); /* gives the device back, after everything that was allocated */
 } ops_backend;
 
 /* Called after each record of a backend without `submit`, when its outputs stand. For `tern logits --trace`. */
@@ -391,6 +401,7 @@ struct ops_context {
   pool *workers; /* not owned */
   void *scratch; /* the backend's, made by reserve */
   size_t scratch_bytes;
+  void *device; /* of a backend that has one: its own state, from its opening to its close */
 };
 
 /* SIMD levels of the cpu backend, ascending. A machine may lack one below its best (avxvnni came after avx512). */
@@ -418,7 +429,10 @@ const ops_backend *ops_cpu_fast(ops_simd level); /* numerics fast */
 /* The name of an op, for traces and messages. */
 const char *ops_name(op_kind kind);
 
-/* Frees scratch. The context itself is the caller's. */
+/* For whoever got NULL from alloc: TERN_E_NOMEM, or TERN_E_LIMIT with the numbers where a device has too little. */
+tern_status ops_nomem(ops_context *cx, const char *what, size_t bytes, tern_error *err);
+
+/* Frees scratch and gives a device back. The context itself is the caller's. */
 void ops_context_clear(ops_context *cx);
 
 #endif

@@ -135,12 +135,30 @@ static void test_rope(void **state)
   }
 }
 
+static int open_fast_bench(void **state)
+{
+  int failed = open_bench(state);
+  bench *b = *state;
+  b->ref.backend = ops_fast_ref();
+  for (int l = 0; l < SIMD_LEVELS; l++)
+    for (int i = 0; i < THREAD_COUNTS; i++)
+      b->cpu[l][i].backend = ops_cpu_fast((ops_simd)l);
+  return failed;
+}
+
 int main(void)
 {
+  const struct CMUnitTest norms[] = {
+      cmocka_unit_test(test_rms_norm),
+      cmocka_unit_test(test_rms_norm_strided),
+      cmocka_unit_test(test_layer_norm),
+      cmocka_unit_test(test_layer_norm_strided),
+  };
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rms_norm),   cmocka_unit_test(test_rms_norm_strided),
       cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_layer_norm_strided),
       cmocka_unit_test(test_rope),
   };
-  return cmocka_run_group_tests(tests, open_bench, close_bench);
+  int failed = cmocka_run_group_tests_name("numerics fast", norms, open_fast_bench, close_bench);
+  return failed + cmocka_run_group_tests_name("numerics exact", tests, open_bench, close_bench);
 }

@@ -13,18 +13,20 @@
 /* The ops that numerics exact has kernels of its own for, at every level. */
 #define CPU_PRODUCTS(KERNEL, level)                                                                                    \
   KERNEL(linear, level)                                                                                                \
+  KERNEL(rms_norm, level)                                                                                              \
+  KERNEL(layer_norm, level)                                                                                            \
   KERNEL(kv_append, level)                                                                                             \
   KERNEL(attention, level)
 
 /* Those of numerics fast, at every level. */
 #define CPU_FAST(KERNEL, level)                                                                                        \
+  KERNEL(rms_norm, level)                                                                                              \
+  KERNEL(layer_norm, level)                                                                                            \
   KERNEL(kv_append, level)                                                                                             \
   KERNEL(attention, level)
 
 /* Those whose kernels both share. */
 #define CPU_ROWWISE(KERNEL, level)                                                                                     \
-  KERNEL(rms_norm, level)                                                                                              \
-  KERNEL(layer_norm, level)                                                                                            \
   KERNEL(rope, level)                                                                                                  \
   KERNEL(temperature, level)                                                                                           \
   KERNEL(act, level)                                                                                                   \

@@ -2,7 +2,8 @@
  * rms_norm, layer_norm, rope, kv_append.
  *
  * A sum over a row is a chain of additions that must not be cut, so VW rows are summed at once, one a lane; a single
- * row is summed by scalars. Small steps stay on the calling thread.
+ * row is summed by scalars. In numerics fast a row's sum has FAST_NORM_LANES lanes of its own. Small steps stay on the
+ * calling thread.
  */
 #ifndef TERN_OPS_CPU_ROWWISE_H
 #define TERN_OPS_CPU_ROWWISE_H
@@ -18,7 +19,8 @@
 typedef struct norm_job {
   const float *x, *w, *b;
   float *y;
-  bool own; /* each group of a token has its own w */
+  bool own;   /* each group of a token has its own w */
+  bool lanes; /* sums of numerics fast */
   int count, width, rows;
   int64_t x_stride, y_stride;
   float eps;
@@ -79,6 +81,33 @@ INLINE void row_sums(const norm_term term, const norm_job *a, int first, int cou
   v_store(sums, sum);
 }
 
+/* The sum of numerics fast (fast_ref/fast.h). */
+INLINE float lanes_sum(const norm_term term, const norm_job *a, int row, float mean)
+{
+  enum { VECTORS = FAST_NORM_LANES / VW };
+  const float *x = norm_input(a, row);
+  float lane[FAST_NORM_LANES];
+  vf sum[VECTORS], centre = v_set(mean);
+  int k = 0;
+  UNROLL for (int i = 0; i < VECTORS; i++) sum[i] = v_set(0);
+  for (; k + FAST_NORM_LANES <= a->width; k += FAST_NORM_LANES)
+    UNROLL for (int i = 0; i < VECTORS; i++)
+    {
+      vf v = v_load(x + k + i * VW);
+      v = term == CENTRED_SQUARES ? v - centre : v;
+      sum[i] = term == PLAIN_SUM ? sum[i] + v : v_fma(v, v, sum[i]);
+    }
+  UNROLL for (int i = 0; i < VECTORS; i++) v_store(lane + i * VW, sum[i]);
+  for (int i = 0; k + i < a->width; i++) {
+    float v = term == CENTRED_SQUARES ? x[k + i] - mean : x[k + i];
+    lane[i] = term == PLAIN_SUM ? lane[i] + v : fmaf(v, v, lane[i]);
+  }
+  for (int half = FAST_NORM_LANES / 2; half; half /= 2)
+    for (int i = 0; i < half; i++)
+      lane[i] += lane[i + half];
+  return lane[0];
+}
+
 /* y = (x - mean) * r * w + b, as far as they are there. */
 INLINE void scale_row(const bool centred, const norm_job *a, int row, float mean, float sum)
 {
@@ -104,7 +133,11 @@ INLINE void norm_rows(const bool centred, const norm_job *a, int share, int shar
   const norm_term squares = centred ? CENTRED_SQUARES : SQUARES;
   size_t begin, end;
   pool_share((size_t)a->rows, 1, share, shares, &begin, &end);
-  for (int row = (int)begin; row < (int)end; row += VW) {
+  for (int row = (int)begin; row < (int)end && a->lanes; row++) {
+    float mean = centred ? lanes_sum(PLAIN_SUM, a, row, 0) * (float)(1.0 / a->width) : 0;
+    scale_row(centred, a, row, mean, lanes_sum(squares, a, row, mean));
+  }
+  for (int row = (int)begin; row < (int)end && !a->lanes; row += VW) {
     float means[VW] = {0}, sums[VW];
     int n = (int)end - row < VW ? (int)end - row : VW;
     if (n == 1) {
@@ -132,34 +165,56 @@ static void layer_norm_share(void *user, int share, int shares)
   norm_rows(true, user, share, shares);
 }
 
-void CPU_NAME(cpu_rms_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+static void rms_norm(ops_context *cx, const op_record *record, const ops_step *step, bool lanes)
 {
   const struct op_rms_norm *a = &record->rms_norm;
   norm_job job = {.x = a->x, .y = a->y, .w = a->w, .count = a->count, .width = a->width, .eps = a->eps};
   if (a->type != DT_F32) {
-    ref_rms_norm(cx, record, step);
+    (lanes ? fast_rms_norm : ref_rms_norm)(cx, record, step);
     return;
   }
+  job.lanes = lanes;
   job.rows = ops_extent(record, step) * a->count;
   job.x_stride = a->x_stride;
   job.y_stride = a->y_stride;
-  cpu_run(cx, job.rows > 1 ? (int64_t)job.rows * a->width * 2 : 0, rms_norm_share, &job);
+  cpu_run(cx, job.rows > 1 ? (int64_t)job.rows * a->width * (lanes ? 1 : 2) : 0, rms_norm_share, &job);
 }
 
-void CPU_NAME(cpu_layer_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+static void layer_norm(ops_context *cx, const op_record *record, const ops_step *step, bool lanes)
 {
   const struct op_layer_norm *a = &record->layer_norm;
   norm_job job = {.x = a->x, .y = a->y, .w = a->w, .count = a->count, .width = a->width, .eps = a->eps};
   if (a->type != DT_F32 || a->normed != DT_F32) {
-    ref_layer_norm(cx, record, step);
+    (lanes ? fast_layer_norm : ref_layer_norm)(cx, record, step);
     return;
   }
   job.b = a->b;
   job.own = a->own;
+  job.lanes = lanes;
   job.rows = ops_extent(record, step) * a->count;
   job.x_stride = a->x_stride;
   job.y_stride = a->y_stride;
-  cpu_run(cx, job.rows > 1 ? (int64_t)job.rows * a->width * 3 : 0, layer_norm_share, &job);
+  cpu_run(cx, job.rows > 1 ? (int64_t)job.rows * a->width * (lanes ? 1 : 3) : 0, layer_norm_share, &job);
+}
+
+void CPU_NAME(cpu_rms_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  rms_norm(cx, record, step, false);
+}
+
+void CPU_NAME(cpu_layer_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  layer_norm(cx, record, step, false);
+}
+
+void CPU_NAME(cpu_fast_rms_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  rms_norm(cx, record, step, true);
+}
+
+void CPU_NAME(cpu_fast_layer_norm)(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  layer_norm(cx, record, step, true);
 }
 
 /* ---- rope ---- */

@@ -24,6 +24,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 extern "C" {
@@ -35,6 +36,7 @@ extern "C" {
 #include "ops/value.h"
 #include "ops/visible.h"
 }
+#include "ops/cuda/math.cuh"
 
 /* ---- the step on the device ---- */
 
@@ -155,6 +157,15 @@ static inline __host__ __device__ int64_t cuda_ceil(int64_t a, int64_t b)
 void cuda_exact_linear(cuda_context *cx, const op_linear *a, int tokens);
 /* fast_linear.cu (and fast_*.cu). Inputs are quantised once for all outputs; ternary matrices are exact's. */
 void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens);
+/* The same with the norm that makes its inputs and the gate that joins its two outputs, either NULL: as few kernels as
+ * there can be, the records one after another where they cannot be one. `keep`: norm->y is read by others too. What the
+ * gate joins is read by nobody else, and may stay unwritten. */
+void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu, int tokens,
+                           bool keep);
+/* Once, before the first of them: more than the usual shared memory for the kernels that take it. */
+void cuda_fast_setup(cuda_context *cx);
+/* What the kernels of exact_*.cu ask of the driver before their first launch: more shared memory. At open. */
+void cuda_exact_setup(cuda_context *cx);
 /* Bytes of scratch that they want for `tokens` tokens and inputs of `k`. */
 size_t cuda_exact_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k);

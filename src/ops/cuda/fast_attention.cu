@@ -132,7 +132,7 @@ void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_ste
 
 void cuda_attention_setup(cuda_context *cx)
 {
-  fast_step_setup(cx);
+  fast_attention_step_setup(cx);
   fast_tile_setup(cx);
   exact_step_setup(cx);
   exact_values_setup(cx);

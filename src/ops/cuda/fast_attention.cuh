@@ -28,7 +28,7 @@ static inline __device__ int64_t fast_part(const fast_room &r, const op_attentio
 }
 
 /* fast_attention_step.cu; fits: whether its kernels have the room that they need. */
-void fast_step_setup(cuda_context *cx);
+void fast_attention_step_setup(cuda_context *cx);
 bool fast_step_fits(const cuda_context *cx, const op_attention *a);
 void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r);
 /* fast_attention_tile.cu */

@@ -488,7 +488,7 @@ bool fast_step_fits(const cuda_context *cx, const op_attention *a)
   return a->value_dim % 2 == 0 && shared_of(a, r, 8) <= dynamic_most(cx);
 }
 
-void fast_step_setup(cuda_context *cx)
+void fast_attention_step_setup(cuda_context *cx)
 {
   for (int i = 0; i < STEP_KERNELS; i++)
     allow_shared(cx, (const void *)step_kernels[i].kernel, dynamic_most(cx));

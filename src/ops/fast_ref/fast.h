@@ -1,6 +1,6 @@
 /* fast.h - the arithmetic of numerics `fast`: what every backend that offers it must give, bit for bit.
  *
- * Three things differ from `exact`; every other op of the mode is exact's own.
+ * Four things differ from `exact`; every other op of the mode is exact's own.
  *
  * Affine matrices multiply integers. The input is quantised to 16 bits, in parts of FAST_PART values with one step each
  * (fast_quantise). The dot product of codes inside a group of the weights is a whole number, so its order means
@@ -28,6 +28,10 @@
  * Chunks are joined ascending, from (M, L, O) = those of the first: with M' the larger of M and m, a = exp(M - M') and
  * b = exp(m - M'): L = fma(L, a, l * b), O = fma(O, a, o * b). The output is O * (1 / L).
  *
+ * Sums of norms run in FAST_NORM_LANES lanes: lane i has elements i, i + FAST_NORM_LANES, ... of the row, ascending,
+ * from zero, by plain additions for a mean and by lane = fma(d, d, lane) for squares (d: the element, less the mean in
+ * a layer norm); then lanes are folded in halves. The rest of a norm is exact's.
+ *
  * With --kv-bits, rows from quant.start on are quantised as they are and attend as in exact; positions before it had
  * been float16 when they were quantised.
  *
@@ -45,9 +49,10 @@ enum {
   FAST_PART = 512,  /* inputs; whole groups */
   FAST_CHUNK = 256, /* positions: whole blocks */
   FAST_LANES = 16,
+  FAST_NORM_LANES = 64,
 };
 
-ops_fn fast_linear, fast_kv_append, fast_attention;
+ops_fn fast_linear, fast_rms_norm, fast_layer_norm, fast_kv_append, fast_attention;
 
 /* ---- linear ---- */
 

@@ -20,8 +20,8 @@ const ops_backend *ops_fast_ref(void)
       .run =
           {
               [OP_embed] = ref_embed,
-              [OP_rms_norm] = ref_rms_norm,
-              [OP_layer_norm] = ref_layer_norm,
+              [OP_rms_norm] = fast_rms_norm,
+              [OP_layer_norm] = fast_layer_norm,
               [OP_linear] = fast_linear,
               [OP_regroup] = ref_regroup,
               [OP_rope] = ref_rope,

@@ -1,0 +1,185 @@
+/* fast_linear.cu - linears of numerics fast: which kernel takes which matrix.
+ *
+ * Inputs are quantised once for all outputs of a record, into scratch. Matrices in the packed layout go together, as
+ * one kernel (several outputs are one longer list of tiles); what is left goes output by output.
+ */
+#include "ops/cuda/fast_linear.cuh"
+#include "ops/cuda/fast_pack.cuh"
+
+enum {
+  STEP_MOST = 4,  /* tokens of a step's kernel */
+  GEMM_FROM = 65, /* from so many on a prompt's kernel is faster */
+};
+
+void cuda_fast_setup(cuda_context *cx)
+{
+  fast_inputs_setup(cx);
+  fast_step_setup(cx);
+  fast_gemm_setup(cx);
+  fast_wgmma_setup(cx);
+}
+
+/* The inputs as they are. */
+static fast_source plain(const op_linear *a)
+{
+  fast_source source = {};
+  source.x = a->x;
+  source.x_stride = source.k = a->w[0]->k;
+  return source;
+}
+
+/* What the norm makes of its inputs. */
+static fast_source normed(const op_rms_norm *norm, bool keep)
+{
+  fast_source source = {};
+  source.x = norm->x;
+  source.x_stride = norm->x_stride;
+  source.k = norm->width;
+  source.norm = true;
+  source.norm_w = norm->w;
+  source.eps = norm->eps;
+  source.reciprocal = (float)(1.0 / norm->width);
+  source.kept = keep ? norm->y : NULL;
+  source.kept_stride = norm->y_stride;
+  return source;
+}
+
+/* Output i of a record goes with others of the packed layout. */
+static bool packed(const op_linear *a, int i)
+{
+  return a->w[i]->quant == Q_AFFINE && cuda_of(a->w[i])->layout == CUDA_FAST_4;
+}
+
+/* The packed outputs from i on whose kernel is that of output i. */
+static fast_matrices alike(const op_linear *a, int i, unsigned *done)
+{
+  const ops_weight *like = &cuda_of(a->w[i])->shape;
+  fast_matrices m = {};
+  m.parts = (int)fast_parts(like->k);
+  m.stored = like->stored;
+  m.group = like->group;
+  for (; i < a->outputs; i++) {
+    const ops_weight *w = &cuda_of(a->w[i])->shape;
+    if (!packed(a, i) || w->stored != like->stored || w->group != like->group)
+      continue;
+    *done |= 1u << i;
+    m.of[m.count].chunks = w->data;
+    m.of[m.count].rows = (int)w->n;
+    m.of[m.count].out = fast_output_of(a, i);
+    m.count++;
+  }
+  return m;
+}
+
+/* The affine outputs of a record, packed ones by the number of tokens; every kernel gives the same bits. Inputs are
+ * quantised once, into scratch (twice where kernels want them in both orders); a single token's by the kernel of a
+ * step, for itself. Whether the gate is done, too. */
+static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
+{
+  bool wgmma = tokens >= GEMM_FROM && fast_wgmma_fits(cx);
+  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, false, NULL);
+  fast_inputs tiled = fast_inputs_at(cx->scratch, tokens, source.k, true, NULL);
+  const fast_inputs *there = NULL;
+  unsigned done = 0;
+  bool stepped = false;
+  for (int i = 0; i < a->outputs; i++) {
+    if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
+      continue;
+    fast_matrices m = {};
+    if (packed(a, i))
+      m = alike(a, i, &done);
+    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated);
+    if (stepped)
+      continue;
+    const fast_inputs *wanted = m.count && wgmma ? &tiled : &in;
+    if (there != wanted)
+      fast_quantise_inputs(cx, source, *wanted);
+    there = wanted;
+    if (!m.count)
+      fast_linear_affine(cx, a, i, in);
+    else if (tokens <= STEP_MOST && (stepped = fast_linear_step(cx, m, source, in, false, gated)))
+      continue;
+    else if (wgmma)
+      fast_linear_wgmma(cx, m, tiled);
+    else if (tokens >= GEMM_FROM && fast_gemm_fits(cx))
+      fast_linear_gemm(cx, m, in);
+    else
+      fast_linear_few(cx, m, in);
+  }
+  return gated && stepped;
+}
+
+/* y[0] may be the residual; no output is the input, so their order means nothing. Ternary matrices go first: their
+ * kernels may use the scratch that then has the quantised inputs. */
+void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens)
+{
+  if (tokens == 0)
+    return;
+  for (int i = 0; i < a->outputs; i++) {
+    if (a->w[i]->quant == Q_TERNARY) {
+      op_record all = {};
+      all.linear = *a;
+      op_record alone = ops_linear_alone(&all, i);
+      cuda_exact_linear(cx, &alone.linear, tokens);
+    } else if (a->w[i]->quant != Q_AFFINE) {
+      fast_linear_floats(cx, a, i, tokens);
+    }
+  }
+  affine_outputs(cx, a, plain(a), tokens, NULL);
+}
+
+/* ---- norm and gate in the same kernels ---- */
+
+static bool overlap(const float *a, int64_t a_count, const float *b, int64_t b_count)
+{
+  return a < b + b_count && b < a + a_count;
+}
+
+/* The norm's rows can be quantised as they are normed. A CTA may still read x when another writes its outputs: nothing
+ * may be written over it. */
+static bool takes_norm(const cuda_context *cx, const op_rms_norm *norm, const op_linear *a, int tokens, bool keep)
+{
+  int64_t x_count = norm->x_stride * tokens;
+  if (norm->count != 1 || norm->width != a->w[0]->k || norm->y != a->x || norm->y_stride != norm->width ||
+      norm->x_stride % 4 || !fast_norm_fits(cx, norm->width) ||
+      (keep && overlap(norm->y, norm->y_stride * tokens, norm->x, x_count)))
+    return false;
+  for (int i = 0; i < a->outputs; i++)
+    if (a->w[i]->quant != Q_AFFINE || overlap(a->y[i], a->w[i]->n * tokens, norm->x, x_count))
+      return false;
+  return true;
+}
+
+/* The gate's two inputs are the outputs, by one kernel. */
+static bool takes_gate(const op_linear *a, const op_glu *glu, const float *x, int64_t x_count, int tokens)
+{
+  unsigned done = 0;
+  return glu->act == ACT_SILU && tokens <= STEP_MOST && a->outputs == 2 && a->w[0]->n == a->w[1]->n &&
+         glu->gate == a->y[0] && glu->up == a->y[1] && packed(a, 0) && packed(a, 1) && alike(a, 0, &done).count == 2 &&
+         !overlap(glu->y, a->w[0]->n * tokens, x, x_count);
+}
+
+void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu, int tokens,
+                           bool keep)
+{
+  if (tokens == 0)
+    return;
+  bool with_norm = norm && takes_norm(cx, norm, a, tokens, keep);
+  fast_source source = with_norm ? normed(norm, keep) : plain(a);
+  bool with_gate = glu && takes_gate(a, glu, source.x, source.x_stride * tokens, tokens);
+  if (norm && !with_norm)
+    cuda_rms_norm(cx, norm, tokens);
+  if (with_norm || with_gate)
+    with_gate = affine_outputs(cx, a, source, tokens, with_gate ? glu->y : NULL);
+  else
+    cuda_fast_linear(cx, a, tokens);
+  if (glu && !with_gate)
+    cuda_glu(cx, glu, tokens);
+}
+
+size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)
+{
+  size_t bytes, exact = cuda_exact_linear_scratch(cx, tokens, k);
+  fast_inputs_at(NULL, tokens, k, false, &bytes);
+  return bytes > exact ? bytes : exact;
+}
