@@ -147,7 +147,8 @@ static __device__ void supply(const op_attention &a, const exact_room &r, const 
     int place = stage % PLACES, round = stage / PLACES, base = stage * KEYS;
     if (round)
       barrier_wait(&ring->free[place], (round - 1) % 2);
-    /* What earlier steps left may be read while the kernel before this one still runs (fill_stage reads terms with it). */
+    /* What earlier steps left may be read while the kernel before this one still runs (fill_stage reads terms with it).
+     */
     bool old = !from.packed && from.sees.keep == 0 && from.sees.moved == 0 && from.sees.low + base + KEYS <= from.old;
     if (first && !old)
       cuda_await();
