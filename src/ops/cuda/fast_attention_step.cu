@@ -152,15 +152,18 @@ static __device__ void add_batch(const value_batch &b, float4 *out)
   }
 }
 
-/* A whole block: out += term * value; term [keys][2]. A batch behind it may be read. */
-static __device__ void add_block(const __half *value, int stride, const float2 *term, float4 *out)
+/* The first keys of a block, whole batches of them: out += term * value; term [keys][2]. Two batches behind them may be
+ * read. */
+static __device__ void add_keys(const __half *value, int stride, const float2 *term, int count, float4 *out)
 {
   enum { KEYS = value_batch::KEYS };
   value_batch now = load_values(value, stride, term), next;
 #pragma unroll 1
-  for (int i = 0; i < KV_BLOCK; i += 2 * KEYS) {
+  for (int i = 0; i < count; i += 2 * KEYS) {
     next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
     add_batch(now, out);
+    if (i + KEYS >= count)
+      break;
     now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
     add_batch(next, out);
   }
@@ -169,7 +172,7 @@ static __device__ void add_block(const __half *value, int stride, const float2 *
 /* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
 static __device__ void add_some(const __half *value, int stride, const float2 *term, int from, int to, float4 *out)
 {
-#pragma unroll 4
+#pragma unroll 1
   for (int i = from; i < to; i++) {
     float4 with = *out;
     add_value(term[i], *(const unsigned *)(value + i * stride), &with);
@@ -401,15 +404,15 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
         continue;
       const __half *value = (const __half *)(blocks + buffer_of_value(b) * buffer) + 2 * e;
       const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
-      int start = b * KV_BLOCK;
-      if (low <= start && start + KV_BLOCK <= high && !a.sparse_block) {
-        add_block(value, a.value_dim, terms, &out);
-        continue;
+      int start = b * KV_BLOCK, done = 0, until = within(high - start, 0, KV_BLOCK);
+      if (low <= start && !a.sparse_block) { /* from the beginning of the block on */
+        done = until / value_batch::KEYS * value_batch::KEYS;
+        add_keys(value, a.value_dim, terms, done, &out);
+      } else {
+        add_some(value, a.value_dim, terms, 0, within(kept - start, 0, KV_BLOCK), &out);
+        done = within(low - start, 0, KV_BLOCK);
       }
-#pragma unroll 1
-      for (int stretch = kept ? 0 : 1; stretch < 2; stretch++)
-        add_some(value, a.value_dim, terms, within((stretch ? low : 0) - start, 0, KV_BLOCK),
-                 within((stretch ? high : kept) - start, 0, KV_BLOCK), &out);
+      add_some(value, a.value_dim, terms, done, until, &out);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
