@@ -11,29 +11,7 @@
 
 /* ---- scores ---- */
 
-/* A thread a key of a block, all heads of the share: what it loads of a key serves them all. q [key_dim][HEADS]. */
-template <int HEADS> static __device__ void plain_scores(const float *key, const float *q, int key_dim, float *sum)
-{
-  enum { LOADS = 32 };
-  int e = 0;
-  for (; e + LOADS <= key_dim; e += LOADS) {
-    float k[LOADS];
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-      k[i] = __ldcs(key + (size_t)(e + i) * KV_BLOCK);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-#pragma unroll
-      for (int h = 0; h < HEADS; h++)
-        sum[h] += q[(e + i) * HEADS + h] * k[i];
-  }
-  for (; e < key_dim; e++)
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-      sum[h] += q[e * HEADS + h] * key[(size_t)e * KV_BLOCK];
-}
-
-/* The same from shared memory. */
+/* A thread a key of a block, all heads of the share: what it loads of a key serves them all. q [dims][HEADS]. */
 template <int HEADS> static __device__ void shared_scores(const float *key, const float *q, int dims, float *sum)
 {
 #pragma unroll 16

@@ -8,9 +8,9 @@
  *
  * Two heads a block when there is one token: its chains then have a multiprocessor each. Four, when there are many.
  *
- * What failed: a warp of 8 dims of 4 heads, which reads each value once, but 32 bytes of a line at a time: 14 cycles a
- * key however it was supplied (seven warps a stage each, or all of them one stage ahead), where an addition takes 4.16.
- * Products made by other warps meet the bandwidth of shared memory: 75 us at depth 8192.
+ * What failed: a warp of 8 dims of 4 heads, which reads each value once, but 32 bytes of a line at a time (32 rows at
+ * depth 8192 took twice as long). Products made by other warps meet the bandwidth of shared memory: 75 us at depth
+ * 8192.
  */
 #include "ops/cuda/attention_barrier.cuh"
 #include "ops/cuda/attention_copy.cuh"
@@ -43,60 +43,97 @@ struct value_source {
   sight sees;
   int keys, dim; /* that the token sees; first of the block's dims */
   int64_t old;   /* positions before it are of earlier steps */
+  size_t values_at;
   bool packed;
 };
 
 /* ---- suppliers ---- */
 
-/* A whole stage of plain values, and its terms: asked for, and the barrier will hear when all is there. */
+/* Terms of a stage by hand, and zeros behind the last. */
+template <int WARPS>
+static __device__ void fill_terms(const exact_room &r, const value_source &from, int base, value_stage<WARPS> *to)
+{
+#pragma unroll 4
+  for (int n = threadIdx.x % 32; n < WARPS * KEYS; n += 32) {
+    int h = n / KEYS, key = n % KEYS;
+    to->term[h][key] = base + key < from.keys && h < from.share.count ? from.term[h * r.slots + base + key] : 0;
+  }
+}
+
+/* The block's dims of the value in a slot; NULL: behind the last. */
+static __device__ const float *row_of(const op_attention &a, const value_source &from, int slot)
+{
+  if (slot >= from.keys)
+    return nullptr;
+  int p = sight_position(from.sees, slot);
+  return (const float *)from.blocks[p / KV_BLOCK] + from.values_at + (int64_t)(p % KV_BLOCK) * a.value_dim;
+}
+
+/* A stage of plain values, and its terms: asked for, and the barrier will hear when all is there. Where rows are, each
+ * lane finds out for two keys, at once: found one by one, a table's latency for each, this took 14 cycles a key. The
+ * last stage is padded with zeros, which change no sum. */
 template <int WARPS>
 static __device__ void ask_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
                                  value_stage<WARPS> *to, uint64_t *ready, bool await)
 {
-  int lane = threadIdx.x % 32, dim = lane % PIECES * 4, e = from.dim + dim;
-#pragma unroll 4
-  for (int key = lane / PIECES; key < KEYS; key += 32 / PIECES) {
-    int p = sight_position(from.sees, base + key);
-    const float *block = (const float *)from.blocks[p / KV_BLOCK];
-    if (e < a.value_dim)
-      copy_async(&to->value[key][dim],
-                 block + ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, p % KV_BLOCK) + e);
-  }
+  int lane = threadIdx.x % 32, dim = lane % PIECES * 4;
+  const float *row[2] = {row_of(a, from, base + lane), row_of(a, from, base + 32 + lane)};
+  bool whole = base + KEYS <= from.keys, is = from.dim + dim < a.value_dim;
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+#pragma unroll
+    for (int key = 0; key < 32; key += 32 / PIECES) {
+      int mine = key + lane / PIECES;
+      const float *from_row = (const float *)__shfl_sync(~0u, (unsigned long long)row[half], mine);
+      float *here = &to->value[32 * half + mine][dim];
+      if (from_row && is)
+        copy_async(here, from_row + dim);
+      else
+        *(float4 *)here = make_float4(0, 0, 0, 0);
+    }
   if (await)
     cuda_await();
-  for (int n = lane; n < WARPS * (KEYS / 4); n += 32) {
-    int h = n / (KEYS / 4), key = n % (KEYS / 4) * 4;
-    if (h < from.share.count)
-      copy_async(&to->term[h][key], from.term + h * r.slots + base + key);
+  if (whole) {
+    for (int n = lane; n < WARPS * (KEYS / 4); n += 32) {
+      int h = n / (KEYS / 4), key = n % (KEYS / 4) * 4;
+      if (h < from.share.count)
+        copy_async(&to->term[h][key], from.term + h * r.slots + base + key);
+    }
+    barrier_arrive_after_copies(ready);
+    return;
   }
-  barrier_arrive_after_copies(ready);
+  fill_terms<WARPS>(r, from, base, to);
+  copy_commit();
+  copy_wait<0>();
+  barrier_arrive(ready);
 }
 
-/* A stage of quantised values, or the last, padded with zeros to whole batches of the chain: they change no sum. */
+/* A stage of quantised values, eight keys at a time. */
 template <int WARPS>
-static __device__ void fill_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
-                                  value_stage<WARPS> *to, uint64_t *ready)
+static __device__ void unpack_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
+                                    value_stage<WARPS> *to, uint64_t *ready)
 {
-  int lane = threadIdx.x % 32, e = from.dim + lane, count = from.keys - base;
-  count = count < KEYS ? count : KEYS;
-#pragma unroll 4
-  for (int key = 0; key < KEYS; key++) {
-    float x = 0;
-    if (key < count && e < a.value_dim) {
-      int p = sight_position(from.sees, base + key), i = p % KV_BLOCK;
-      void *block = from.blocks[p / KV_BLOCK];
-      if (from.packed) {
-        ref_packed values = ref_packed_values(&a.quant, block, a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim);
-        x = ref_packed_value_at(&values, &a.quant, DT_F32, i, e);
-      } else {
-        x = ((const float *)block)[ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, i) + e];
-      }
+  enum { EACH = 8 };
+  int lane = threadIdx.x % 32, e = from.dim + lane;
+#pragma unroll 1
+  for (int key = 0; key < KEYS; key += EACH) {
+    float x[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      x[i] = 0;
+      if (base + key + i >= from.keys || e >= a.value_dim)
+        continue;
+      int p = sight_position(from.sees, base + key + i);
+      ref_packed values = ref_packed_values(&a.quant, from.blocks[p / KV_BLOCK], a.kv_heads, a.key_dim,
+                                            from.share.kv_head, a.value_dim);
+      x[i] = ref_packed_value_at(&values, &a.quant, DT_F32, p % KV_BLOCK, e);
     }
-    to->value[key][lane] = x;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      to->value[key + i][lane] = x[i];
   }
-  for (int n = lane; n < WARPS * KEYS; n += 32)
-    to->term[n / KEYS][n % KEYS] =
-        n % KEYS < count && n / KEYS < from.share.count ? from.term[n / KEYS * r.slots + base + n % KEYS] : 0;
+  cuda_await();
+  fill_terms<WARPS>(r, from, base, to);
   barrier_arrive(ready);
 }
 
@@ -110,12 +147,13 @@ static __device__ void supply(const op_attention &a, const exact_room &r, const 
     int place = stage % PLACES, round = stage / PLACES, base = stage * KEYS;
     if (round)
       barrier_wait(&ring->free[place], (round - 1) % 2);
-    /* What earlier steps left may be read while the kernel before this one still runs (fill_stage reads terms with it). */
+    /* What earlier steps left may be read while the kernel before this one still runs (fill_stage reads terms with it).
+     */
     bool old = !from.packed && from.sees.keep == 0 && from.sees.moved == 0 && from.sees.low + base + KEYS <= from.old;
     if (first && !old)
       cuda_await();
-    if (from.packed || base + KEYS > from.keys)
-      fill_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place]);
+    if (from.packed)
+      unpack_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place]);
     else
       ask_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place], first && old);
     first = false;
@@ -180,6 +218,7 @@ static __device__ void values_of_token(const op_attention &a, const cuda_step &s
   from.keys = sight_count(from.sees);
   from.dim = blockIdx.x * DIMS;
   from.old = t.row_position;
+  from.values_at = ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, 0) + from.dim;
   from.packed = cuda_quantised(a.quant, t);
   int warp = threadIdx.x / 32, e = from.dim + threadIdx.x % 32;
   if (warp >= WARPS) {

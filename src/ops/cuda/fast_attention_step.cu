@@ -18,8 +18,7 @@
 
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
-  BUFFERS = BLOCKS + 2,           /* of shared memory: for keys, and the first two of values */
-  AHEAD = 4096,                   /* bytes behind the terms that are read ahead, and not used */
+  AHEAD = 1024,                   /* bytes behind the terms that are read ahead, and not used */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -27,14 +26,28 @@ template <int HEADS> struct step_shape {
   enum { GROUP = HEADS < 4 ? HEADS : 4, GROUPS = HEADS / GROUP, PAIRS = (HEADS + 1) / 2, THREADS = 128 * GROUPS };
 };
 
+/* Of shared memory: for the keys, and where values are asked for ahead of their place, for two blocks of those. */
+static __host__ __device__ int buffers_of(const fast_room &r)
+{
+  return r.ahead ? BLOCKS + 2 : BLOCKS;
+}
+
 /* ---- the parts of it ---- */
 
-/* Asks for some bytes, a multiple of 16, with all threads. */
-static __device__ void ask(void *to, const void *from, int bytes)
+/* Asks for some bytes, a multiple of 16, with all threads: four pieces a turn, as long as it goes. */
+template <int THREADS> static __device__ void ask(void *to, const void *from, int bytes)
 {
-#pragma unroll 2
-  for (int at = (int)threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
-    copy_async((char *)to + at, (const char *)from + at);
+  enum { TURN = THREADS * 16 };
+  char *here = (char *)to + threadIdx.x * 16;
+  const char *there = (const char *)from + threadIdx.x * 16;
+#pragma unroll 1
+  for (; bytes >= 4 * TURN; bytes -= 4 * TURN, here += 4 * TURN, there += 4 * TURN)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      copy_async(here + i * TURN, there + i * TURN);
+#pragma unroll 1
+  for (int at = (int)threadIdx.x * 16; at < bytes; at += TURN, here += TURN, there += TURN)
+    copy_async(here, there);
 }
 
 static __device__ float2 two_floats(unsigned halves)
@@ -139,15 +152,18 @@ static __device__ void add_batch(const value_batch &b, float4 *out)
   }
 }
 
-/* A whole block: out += term * value; term [keys][2]. A batch behind it may be read. */
-static __device__ void add_block(const __half *value, int stride, const float2 *term, float4 *out)
+/* The first keys of a block, whole batches of them: out += term * value; term [keys][2]. Two batches behind them may be
+ * read. */
+static __device__ void add_keys(const __half *value, int stride, const float2 *term, int count, float4 *out)
 {
   enum { KEYS = value_batch::KEYS };
   value_batch now = load_values(value, stride, term), next;
 #pragma unroll 1
-  for (int i = 0; i < KV_BLOCK; i += 2 * KEYS) {
+  for (int i = 0; i < count; i += 2 * KEYS) {
     next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
     add_batch(now, out);
+    if (i + KEYS >= count)
+      break;
     now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
     add_batch(next, out);
   }
@@ -156,7 +172,7 @@ static __device__ void add_block(const __half *value, int stride, const float2 *
 /* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
 static __device__ void add_some(const __half *value, int stride, const float2 *term, int from, int to, float4 *out)
 {
-#pragma unroll 4
+#pragma unroll 1
   for (int i = from; i < to; i++) {
     float4 with = *out;
     add_value(term[i], *(const unsigned *)(value + i * stride), &with);
@@ -243,8 +259,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   extern __shared__ float4 shared[];
   __shared__ float most[HEADS], total[HEADS], warp_most[4][HEADS];
   __shared__ const __half *from[BLOCKS];                                  /* NULL: nothing of it is seen */
-  char *blocks = (char *)shared;                                          /* [BUFFERS][buffer] */
-  floats<GROUP> *q = (floats<GROUP> *)(blocks + BUFFERS * buffer);        /* [GROUPS][key_dim] */
+  char *blocks = (char *)shared;                                          /* [buffers][buffer] */
+  floats<GROUP> *q = (floats<GROUP> *)(blocks + buffers_of(r) * buffer);  /* [GROUPS][key_dim] */
   float *term = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
 
   int tid = threadIdx.x;
@@ -261,9 +277,10 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   size_t keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
   size_t values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
   int half = (a.key_dim + 1) / 2; /* dims of a stage of keys; its blocks lie one after another in two buffers */
-  auto ask_values = [&](int b) {
-    if (from[b])
-      ask(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
+  auto buffer_of_value = [&](int b) { return !r.ahead ? b : b < 2 ? BLOCKS + b : b - 2; };
+  auto ask_values = [&](int b, bool now) {
+    if (now && from[b])
+      ask<THREADS>(blocks + buffer_of_value(b) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
     copy_commit();
   };
   __syncthreads();
@@ -286,8 +303,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   for (int n = 0; n < 2 * BLOCKS; n++) {
     int stage = n / BLOCKS, b = n % BLOCKS;
     if (from[b])
-      ask(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
-          (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
+      ask<THREADS>(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
+                   (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
     if (b == BLOCKS - 1)
       copy_commit();
   }
@@ -295,8 +312,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     cuda_await();
     load_queries(tid);
   }
-  ask_values(0);
-  ask_values(1);
+  ask_values(0, r.ahead);
+  ask_values(1, r.ahead);
 #pragma unroll 1
   for (int e = tid; e < a.key_dim; e += THREADS) {
     if (e != tid)
@@ -321,8 +338,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     if (stage)
       continue;
     __syncthreads();
-    ask_values(2);
-    ask_values(3);
+    ask_values(r.ahead ? 2 : 0, true);
+    ask_values(r.ahead ? 3 : 1, true);
   }
   two_keys<GROUP> keys;
 #pragma unroll
@@ -340,7 +357,11 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       keys.of[h].x = special_score(a.softcap, keys.seen[h][0], sum[h].x);
       keys.of[h].y = special_score(a.softcap, keys.seen[h][1], sum[h].y);
     }
-  make_terms<GROUP, HEADS>(&keys, group, warp_most, most);
+  make_terms<GROUP, HEADS>(&keys, group, warp_most, most); /* everybody is done with keys */
+  if (!r.ahead) {
+    ask_values(2, true);
+    ask_values(3, true);
+  }
 #pragma unroll
   for (int h = 0; h < GROUP; h++) {
     int head = group * GROUP + h;
@@ -381,17 +402,17 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       }
       if (pair >= shape::PAIRS)
         continue;
-      const __half *value = (const __half *)(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer) + 2 * e;
+      const __half *value = (const __half *)(blocks + buffer_of_value(b) * buffer) + 2 * e;
       const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
-      int start = b * KV_BLOCK;
-      if (low <= start && start + KV_BLOCK <= high && !a.sparse_block) {
-        add_block(value, a.value_dim, terms, &out);
-        continue;
+      int start = b * KV_BLOCK, done = 0, until = within(high - start, 0, KV_BLOCK);
+      if (low <= start && !a.sparse_block) { /* from the beginning of the block on */
+        done = until / value_batch::KEYS * value_batch::KEYS;
+        add_keys(value, a.value_dim, terms, done, &out);
+      } else {
+        add_some(value, a.value_dim, terms, 0, within(kept - start, 0, KV_BLOCK), &out);
+        done = within(low - start, 0, KV_BLOCK);
       }
-#pragma unroll 1
-      for (int stretch = kept ? 0 : 1; stretch < 2; stretch++)
-        add_some(value, a.value_dim, terms, within((stretch ? low : 0) - start, 0, KV_BLOCK),
-                 within((stretch ? high : kept) - start, 0, KV_BLOCK), &out);
+      add_some(value, a.value_dim, terms, done, until, &out);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -443,27 +464,31 @@ static int buffer_of(const op_attention *a)
   return (keys > a->value_dim ? keys : a->value_dim) * KV_BLOCK * 2;
 }
 
-static size_t shared_of(const op_attention *a, int heads)
+static size_t shared_of(const op_attention *a, const fast_room &r, int heads)
 {
   size_t q = (size_t)heads * ((a->key_dim + 3) / 4 * 4), terms = (size_t)(heads + 1) / 2 * 2 * FAST_CHUNK;
-  return (size_t)BUFFERS * buffer_of(a) + (q + terms) * sizeof(float) + AHEAD;
+  return (size_t)buffers_of(r) * buffer_of(a) + (q + terms) * sizeof(float) + AHEAD;
 }
 
-void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
 {
   int i = 0;
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
   int heads = step_kernels[i].heads;
-  dim3 grid(r->units, share_count(*a, heads), lone_blocks(r->count, r->tiles));
-  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, heads), *a, *s, *r,
+  fast_room r = *room;
+  dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
+  r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
+  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,
               buffer_of(a));
 }
 
 /* Heads so wide that a chunk does not fit (dims beyond 256) and odd ones have no kernel here. */
 bool fast_step_fits(const cuda_context *cx, const op_attention *a)
 {
-  return a->value_dim % 2 == 0 && shared_of(a, 8) <= dynamic_most(cx);
+  fast_room r = {};
+  r.ahead = true;
+  return a->value_dim % 2 == 0 && shared_of(a, r, 8) <= dynamic_most(cx);
 }
 
 void fast_attention_step_setup(cuda_context *cx)
