@@ -171,17 +171,6 @@ static bool gates(const op_linear *a, const op_glu *glu)
   return a->outputs == 2 && !a->residual && glu->gate == a->y[0] && glu->up == a->y[1];
 }
 
-/* Tells the product about to be launched which one comes after it. */
-static void announce_next(cuda_run *run, const op_record *r, int left)
-{
-  for (int i = 0; i < left; i++)
-    if (r[i].kind == OP_linear) {
-      bool gated = i + 1 < left && r[i + 1].kind == OP_glu && gates(&r[i].linear, &r[i + 1].glu);
-      cuda_fast_next(&run->s->cx, &r[i].linear, gated);
-      return;
-    }
-}
-
 /* [norm] linear [gate] of numerics fast: inputs are normed and quantised in one go, the gate's result is all that is
  * written. */
 static int norm_linear_gate(cuda_run *run, const op_record *r, int left)
@@ -206,9 +195,8 @@ static int norm_linear_gate(cuda_run *run, const op_record *r, int left)
     if (!others)
       glu = &r[n++].glu;
   }
-  announce_next(run, r + n, left - n);
   if (n == 1)
-    return 0; /* run_record does it */
+    return 0;
   bool keep = norm && needed(r + n, left - n, norm->y, tokens * norm->width);
   cuda_fast_norm_linear(&run->s->cx, norm, a, glu, (int)tokens, keep);
   return n;
