@@ -43,9 +43,14 @@ struct cuda_state {
   size_t given_floats, given_tokens;
 };
 
+/* Every call into the backend begins here: which device a thread works on is the thread's own matter, and any thread
+ * may call. */
 static inline cuda_state *cuda_state_of(const ops_context *cx)
 {
-  return (cuda_state *)cx->device;
+  cuda_state *s = (cuda_state *)cx->device;
+  if (s)
+    cudaSetDevice(s->cx.device);
+  return s;
 }
 
 /* Notes the first failure; whether all is well so far. */
