@@ -27,9 +27,13 @@ fi
 [ $# -gt 0 ] || set -- tests/golden/*/model $(ls -d "$build"/parity/*/model 2>/dev/null)
 
 for test in "$build"/cuda_test_*; do
-  part "$(basename "$test")" "$test"
+  case $test in
+    *_faults) part faults "$test" tests/golden/llama-4bit/model ;;
+    *) part "$(basename "$test")" "$test" ;;
+  esac
 done
 part models "$build/cuda_models" "$@"
+part "100 runs beside other work" "$build/cuda_models" --runs 100 tests/golden/llama-4bit/model tests/golden/qwen3-f16/model
 
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck; do

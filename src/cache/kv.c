@@ -184,7 +184,7 @@ size_t kv_store_token_bytes(const kv_store *store)
 
 static tern_status add_block(kv_store *store, shelf *s, void *data, slab *from, tern_error *err)
 {
-  block *b = data ? mem_zalloc(sizeof *b) : NULL;
+  block *b = mem_zalloc(sizeof *b);
   if (!b)
     return err_nomem(err, "key/value blocks");
   *b = (block){.data = data, .slab = from, .next = s->free};
@@ -202,8 +202,10 @@ static tern_status add_slab(kv_store *store, shelf *s, size_t n, tern_error *err
   slab *from = mem_zalloc(sizeof *from);
   void *data = from ? backend->alloc(store->cx, n * stride) : NULL;
   if (!data) {
+    tern_status status =
+        from ? ops_nomem(store->cx, "key/value blocks", n * stride, err) : err_nomem(err, "key/value blocks");
     mem_free(from);
-    return err_nomem(err, "key/value blocks");
+    return status;
   }
   if (!backend->own_memory)
     mem_advise_huge(data, n * stride);
@@ -225,14 +227,15 @@ static tern_status add_slab(kv_store *store, shelf *s, size_t n, tern_error *err
 
 static tern_status add_blocks(kv_store *store, shelf *s, size_t n, tern_error *err)
 {
-  if (n > 1 && n >= SLAB_LEAST / s->block_bytes)
+  if (n > 1 && (store->cx->backend->own_memory || n >= SLAB_LEAST / s->block_bytes))
     return add_slab(store, s, n, err);
   for (; n; n--) {
     void *data = store->cx->backend->alloc(store->cx, s->block_bytes);
+    if (!data)
+      return ops_nomem(store->cx, "key/value blocks", s->block_bytes, err);
     tern_status status = add_block(store, s, data, NULL, err);
     if (status != TERN_OK) {
-      if (data)
-        store->cx->backend->release(store->cx, data);
+      store->cx->backend->release(store->cx, data);
       return status;
     }
   }

@@ -195,6 +195,8 @@ static tern_status with_model(const cli_args *a, model *m, timeline *t, tern_err
   tern_status status = TERN_OK;
   if (!a->feed && a->steps)
     status = sampler_open(&greedy, m->config.vocab, types[model_logits_dtype(m)], &c.chooser, err);
+  if (c.chooser)
+    sampler_choice_alone(c.chooser);
   if (status == TERN_OK && a->out)
     status = whole_open(&c.file, a->out, err);
   if (status == TERN_OK && a->trace)

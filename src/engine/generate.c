@@ -222,6 +222,7 @@ static tern_status prepare(answer *a, size_t max_tokens)
   TRY(check_stop_ids(a));
   TRY(open_sampler(a));
   sampler_limit_simd(a->sampler, m->net->simd);
+  sampler_choice_alone(a->sampler);
   if (o->sampling.continue_draws && a->session->drew)
     sampler_set_key(a->sampler, a->session->key);
   TRY(detok_open(m->tok, false, &a->detok, a->err)); /* special tokens show, as in the reference */

@@ -37,6 +37,10 @@ void sampler_close(sampler *s); /* NULL is fine */
 tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size_t n_history, int32_t *token,
                          tern_error *err);
 
+/* From now on sampler_next may leave the logits as they are, where the choice is the same: for whoever wants tokens
+ * alone. */
+void sampler_choice_alone(sampler *s);
+
 /* The n (at most V) most likely tokens of log-probabilities [V], most likely first, equals by id. Returns how many
  * there are: tokens with probability zero are left out. ids and values hold n each. */
 int sampler_top(sampler *s, const float *logprobs, int n, int32_t *ids, float *values);

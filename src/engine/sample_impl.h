@@ -52,6 +52,7 @@ struct sampler {
   sample_penalty repetition, presence, frequency;
 
   bool greedy;
+  bool choice_alone; /* nobody reads the log-probabilities */
   /* Constants as the reference's compiled code holds them. */
   float inverse_temp;
   bool top_p, min_p, xtc;

@@ -474,7 +474,7 @@ tern_status emit_close(compiler *c, tern_error *err)
   p->memory_bytes = place_buffers(c) * sizeof(float);
   p->memory = c->cx->backend->alloc(c->cx, p->memory_bytes);
   if (!p->memory)
-    return err_set(err, TERN_E_NOMEM, "out of memory (%zu bytes of activations)", p->memory_bytes);
+    return ops_nomem(c->cx, "activations", p->memory_bytes, err);
   apply_patches(c);
   return TERN_OK;
 }

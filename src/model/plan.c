@@ -26,7 +26,7 @@ static tern_status make_ropes(ops_context *cx, const model_config *m, plan *p, t
     size_t bytes = (size_t)(p->ropes[i].dims / 2) * sizeof(float);
     p->rope_memory[i] = cx->backend->alloc(cx, bytes);
     if (!p->rope_memory[i])
-      return err_nomem(err, "rope tables");
+      return ops_nomem(cx, "rope tables", bytes, err);
     cx->backend->write(cx, p->rope_memory[i], p->ropes[i].inverse, bytes);
   }
   return TERN_OK;
@@ -139,6 +139,7 @@ static void measure_room(plan *p)
     int dims = a->key_dim > a->value_dim ? a->key_dim : a->value_dim;
     p->room.quantised = p->room.quantised || a->quant.bits > 0;
     p->room.dims = dims > p->room.dims ? dims : p->room.dims;
+    p->room.heads = a->heads > p->room.heads ? a->heads : p->room.heads;
   }
 }
 

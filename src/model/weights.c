@@ -62,7 +62,7 @@ static tern_status keep_vector(binder *b, const float *values, int64_t n, ops_dt
 {
   float *home = b->cx->backend->alloc(b->cx, (size_t)n * sizeof *home);
   if (!home)
-    return err_nomem(b->err, "vectors");
+    return ops_nomem(b->cx, "vectors", (size_t)n * sizeof *home, b->err);
   b->cx->backend->write(b->cx, home, values, (size_t)n * sizeof *home);
   b->out->owned_bytes += (size_t)n * sizeof *home;
   *out = (weight_vector){.values = home, .dtype = dtype};

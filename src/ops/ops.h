@@ -352,6 +352,7 @@ typedef struct ops_room {
   int64_t keys;   /* that a token sees */
   bool quantised; /* some keys and values are */
   int dims;       /* of a key or value */
+  int heads;      /* of queries */
   int64_t inputs; /* K of the widest linear */
 } ops_room;
 
@@ -427,6 +428,9 @@ const ops_backend *ops_cpu_fast(ops_simd level); /* numerics fast */
 
 /* The name of an op, for traces and messages. */
 const char *ops_name(op_kind kind);
+
+/* For whoever got NULL from alloc: TERN_E_NOMEM, or TERN_E_LIMIT with the numbers where a device has too little. */
+tern_status ops_nomem(ops_context *cx, const char *what, size_t bytes, tern_error *err);
 
 /* Frees scratch and gives a device back. The context itself is the caller's. */
 void ops_context_clear(ops_context *cx);

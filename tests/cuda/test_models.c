@@ -1,9 +1,11 @@
-/* Proves that checkpoints give the same logits on a GPU as on the CPU, bit for bit: test_models DIR...
+/* Proves that checkpoints give the same logits on a GPU as on the CPU, bit for bit: test_models [--runs N] DIR...
  *
  * Each is opened on both backends, in numerics exact and fast, as it is, with quantised keys and values, and with a
  * bounded cache. A prompt in pieces (every row), steps after it, and three timelines of different lengths stepped
- * together have to agree. What the CPU refuses, the GPU has to refuse in the same words.
+ * together have to agree. What the CPU refuses, the GPU has to refuse in the same words. --runs: instead, each is run N
+ * times on the GPU, on two threads at once, and has to give the first run's logits.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,10 +153,60 @@ static void compare(const char *dir, const variant *v, tern_numerics numerics, t
   free(gpu.values);
 }
 
+/* ---- again and again ---- */
+
+typedef struct repeats {
+  const char *dir;
+  tern_model_options options;
+  int runs;
+  const rows *first;
+  bool differs;
+  tern_error err;
+} repeats;
+
+static void *run_again(void *user)
+{
+  repeats *r = user;
+  for (int i = 0; i < r->runs && !r->differs; i++) {
+    rows now = {0};
+    tern_status status = run_model(r->dir, &r->options, &now, &r->err);
+    r->differs = status != TERN_OK || now.n != r->first->n || difference(r->first, &now) >= 0;
+    free(now.values);
+  }
+  return NULL;
+}
+
+static void repeat(const char *dir, tern_numerics numerics, int runs, tally *t)
+{
+  tern_model_options o = {.numerics = numerics, .threads = 1, .backend = TERN_BACKEND_CUDA};
+  rows first = {0};
+  tern_error err = {0};
+  pthread_t other;
+  if (run_model(dir, &o, &first, &err) != TERN_OK) {
+    printf("FAILED %s: %s\n", dir, err.text);
+    t->failed++;
+    return;
+  }
+  repeats both[2] = {{dir, o, runs / 2, &first, false, {0}}, {dir, o, runs - runs / 2, &first, false, {0}}};
+  pthread_create(&other, NULL, run_again, &both[0]);
+  run_again(&both[1]);
+  pthread_join(other, NULL);
+  for (int i = 0; i < 2; i++)
+    if (both[i].differs)
+      printf("FAILED %s: a run differs from the first %s\n", dir, both[i].err.text);
+  *(both[0].differs || both[1].differs ? &t->failed : &t->passed) += 1;
+  free(first.values);
+}
+
 int main(int argc, char **argv)
 {
   tally t = {0};
-  for (int i = 1; i < argc; i++)
+  int runs = argc > 2 && !strcmp(argv[1], "--runs") ? atoi(argv[2]) : 0;
+  for (int i = 3; runs && i < argc; i++) {
+    repeat(argv[i], TERN_EXACT, runs, &t);
+    repeat(argv[i], TERN_FAST, runs, &t);
+  }
+  for (int i = 1; !runs && i < argc; i++)
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
       compare(argv[i], &variants[v], TERN_EXACT, &t);
       compare(argv[i], &variants[v], TERN_FAST, &t);

@@ -350,9 +350,47 @@ static void no_memory(void **state)
   }
 }
 
+/* Greedy choices without log-probabilities are those with them: plain, tied, and apart by less than rounding keeps. */
+static void test_choice_alone(void **state)
+{
+  (void)state;
+  enum { VOCAB = 1000, ROUNDS = 3000 };
+  static float x[VOCAB], y[VOCAB];
+  sampler *whole = opened(&(tern_sampling){0}, VOCAB, SAMPLE_F32),
+          *alone = opened(&(tern_sampling){0}, VOCAB, SAMPLE_F32);
+  sampler_choice_alone(alone);
+  uint32_t seed = 7;
+  for (int round = 0; round < ROUNDS; round++) {
+    static const float sizes[] = {1e-3f, 1, 30, 3e4f, 1e8f};
+    float size = sizes[round % 5], most = -INFINITY;
+    for (int i = 0; i < VOCAB; i++) {
+      seed = seed * 1664525u + 1013904223u;
+      x[i] = ((float)(seed >> 8) * 0x1p-23f - 1.0f) * size;
+      most = x[i] > most ? x[i] : most;
+    }
+    for (int near = 0; near < round % 4; near++) { /* rivals of the largest */
+      seed = seed * 1664525u + 1013904223u;
+      float apart = (float)(seed >> 24) * (near ? 0x1p-26f : 0.0f);
+      x[(seed >> 4) % VOCAB] = most - apart;
+    }
+    memcpy(y, x, sizeof x);
+    int32_t a, b;
+    assert_int_equal(sampler_next(whole, x, NULL, 0, &a, NULL), TERN_OK);
+    assert_int_equal(sampler_next(alone, y, NULL, 0, &b, NULL), TERN_OK);
+    if (a != b)
+      fail_msg("round %d: %d with log-probabilities, %d without", round, a, b);
+  }
+  y[3] = NAN;
+  int32_t token;
+  assert_int_equal(sampler_next(alone, y, NULL, 0, &token, NULL), TERN_E_FORMAT);
+  sampler_close(whole);
+  sampler_close(alone);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_choice_alone),
       cmocka_unit_test(same_as_the_reference),
       cmocka_unit_test(refusals),
       cmocka_unit_test(bad_logits_and_histories),

@@ -53,6 +53,7 @@ static __device__ float gegelu(float top, float gate, float up)
 
 static __global__ void act_kernel(op_act a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
     a.y[i] = a.act == ACT_XIELU ? xielu(a.params, a.x[i]) : activate(a.act, a.x[i]);
@@ -60,6 +61,7 @@ static __global__ void act_kernel(op_act a, int64_t n)
 
 static __global__ void glu_kernel(op_glu a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
     a.y[i] = a.act == ACT_GEGELU ? gegelu(a.limit, a.gate[i], a.up[i]) : activate(a.act, a.gate[i]) * a.up[i];

@@ -160,10 +160,12 @@ void cuda_fast_linear(cuda_context *cx, const op_linear *a, int tokens);
 /* The same with the norm that makes its inputs and the gate that joins its two outputs, either NULL: as few kernels as
  * there can be, the records one after another where they cannot be one. `keep`: norm->y is read by others too. What the
  * gate joins is read by nobody else, and may stay unwritten. */
-void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu,
-                           int tokens, bool keep);
+void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_linear *a, const op_glu *glu, int tokens,
+                           bool keep);
 /* Once, before the first of them: more than the usual shared memory for the kernels that take it. */
 void cuda_fast_setup(cuda_context *cx);
+/* What the kernels of exact_*.cu ask of the driver before their first launch: more shared memory. At open. */
+void cuda_exact_setup(cuda_context *cx);
 /* Bytes of scratch that they want for `tokens` tokens and inputs of `k`. */
 size_t cuda_exact_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k);
@@ -176,19 +178,22 @@ size_t cuda_exact_pack_bytes(const ops_weight *w);
 size_t cuda_fast_pack_bytes(const ops_weight *w);
 void cuda_exact_pack(cuda_context *cx, const cuda_matrix *stored, uint8_t *to, unsigned *inexact);
 void cuda_fast_pack(cuda_context *cx, const cuda_matrix *stored, uint8_t *to);
-/* Code, scale and bias of element (n, k) of a packed matrix (pack.cuh), for the embedding. */
+/* Code, scale and bias of element (n, k) of a packed matrix, for the embedding: exact4_at, exact4_value of
+ * exact_pack.cuh. */
 
 /* kv.cu */
 size_t cuda_kv_block_bytes(bool fast, const ops_kv_shape *shape);
 void cuda_kv_append(cuda_context *cx, const op_kv_append *a, const cuda_step *s);
+/* A rope and the kv_append behind it at once, with the bits of the two; `fits` where their keys are the same. */
+bool cuda_rope_append_fits(const op_rope *rope, const op_kv_append *a);
+void cuda_rope_append(cuda_context *cx, const op_rope *rope, const op_kv_append *a, const cuda_step *s,
+                      const float *rates);
 void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *plain, void *quantised, int count);
 /* exact_attention.cu, fast_attention.cu. Quantised keys and values are exact's in both. */
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
-size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room);
-/* Once, after the device was opened: what kernels ask of it (shared memory beyond the usual). */
-void cuda_exact_setup(cuda_context *cx);
-void cuda_fast_setup(cuda_context *cx);
+size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads);
+/* Lets kernels ask for the shared memory that they want: once, when the device is opened. */
 void cuda_attention_setup(cuda_context *cx);
 
 /* rowwise.cu, act.cu, embed.cu */

@@ -1,12 +1,17 @@
 /* embed.cu - rows of the embedding table, out of whichever layout it has: it may be the head's matrix too.
  * Formula: ref_embed in ops/ref/ref.c. */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/exact_pack.cuh"
+#include "ops/cuda/fast_pack.cuh"
 
 enum { THREADS = 256 };
 
 static __device__ float value_of(const cuda_matrix &m, int64_t row, int64_t k)
 {
   const ops_weight *w = &m.shape;
+  if (m.layout == CUDA_EXACT_4)
+    return exact4_value(*w, row, k);
+  if (m.layout == CUDA_FAST_4)
+    return (float)fast_packed_code(*w, row, k) * fast_packed_scale(*w, row, k) + fast_packed_bias(*w, row, k);
   if (w->quant == Q_NONE)
     return ops_load(w->stored, w->data, row * w->k + k);
   int64_t g = row * (w->k / w->group) + k / w->group;
@@ -20,6 +25,7 @@ static __global__ void embed(op_embed a, cuda_matrix table, cuda_matrix position
                              const float *given, const uint8_t *use)
 {
   int64_t width = table.shape.k, n = s.tokens * width;
+  cuda_release_next();
   cuda_await();
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
     int64_t t = i / width, k = i % width;

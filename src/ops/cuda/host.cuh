@@ -24,28 +24,33 @@ struct cuda_graph;
 
 struct cuda_state {
   cuda_context cx;
-  double share;            /* of the device's memory: cuda_options */
-  cuda_mirror facts;       /* tokens, ids, rates, wanted tokens of a step (step.cu) */
-  cuda_mirror table;       /* blocks: [slots][rows][row_blocks] */
+  double share;      /* of the device's memory: cuda_options */
+  cuda_mirror facts; /* tokens, ids, rates, wanted tokens of a step (step.cu) */
+  cuda_mirror table; /* blocks: [slots][rows][row_blocks] */
   int slots, rows, row_blocks;
-  int32_t *counting;       /* [COUNTING] on the device: 0, 1, 2, ... */
-  cudaEvent_t copied;      /* after the copies of the last step: the host may write into the mirrors again */
-  cudaEvent_t staged[2];   /* the same of each half of `staging` */
-  char *staging;           /* page-locked, two halves, for weights; only while a model is opened */
+  int32_t *counting;     /* [COUNTING] on the device: 0, 1, 2, ... */
+  cudaEvent_t copied;    /* after the copies of the last step: the host may write into the mirrors again */
+  cudaEvent_t staged[2]; /* the same of each half of `staging` */
+  char *staging;         /* page-locked, two halves, for weights; only while a model is opened */
   int staging_turn;
-  char *stored;            /* on the device: a matrix as stored, on its way to a layout */
+  char *stored; /* on the device: a matrix as stored, on its way to a layout */
   size_t stored_bytes;
-  unsigned *inexact;       /* on the device */
-  cuda_graph *graphs;      /* a list, the latest used first */
+  unsigned *inexact;  /* on the device */
+  cuda_graph *graphs; /* a list, the latest used first */
   int n_graphs;
-  float *given;            /* on the device: embeddings in place of tokens */
+  float *given; /* on the device: embeddings in place of tokens */
   uint8_t *given_use;
   size_t given_floats, given_tokens;
 };
 
+/* Every call into the backend begins here: which device a thread works on is the thread's own matter, and any thread
+ * may call. */
 static inline cuda_state *cuda_state_of(const ops_context *cx)
 {
-  return (cuda_state *)cx->device;
+  cuda_state *s = (cuda_state *)cx->device;
+  if (s)
+    cudaSetDevice(s->cx.device);
+  return s;
 }
 
 /* Notes the first failure; whether all is well so far. */
@@ -73,6 +78,33 @@ void cuda_mirror_free(cuda_mirror *m);
 tern_status cuda_upload(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
 void cuda_discard(ops_context *cx, ops_weight *w);
 void cuda_upload_end(cuda_state *s); /* frees what only uploads need */
+
+/* ---- a segment on its way ---- */
+
+/* Ropes whose base grows: rates [tokens][2], for queries and for keys, come from the host (double pow is the C
+ * library's). Records that grow alike share them. */
+enum { CUDA_MOST_RATES = 4 };
+
+struct cuda_rates {
+  const op_rope *rope[CUDA_MOST_RATES];
+  int n;
+};
+
+struct cuda_run {
+  cuda_state *s;
+  cuda_step step;
+  cuda_rates rates;
+  const float *rate_values; /* [rates][tokens][2] on the device */
+  const float *given;       /* embeddings in place of tokens, on the device; NULL: none */
+  const uint8_t *use;
+  int slots; /* that the segment touches */
+};
+
+/* records.cu */
+/* The index of the record's rates; -1: it does not grow. */
+int cuda_rates_of(const cuda_rates *r, const op_rope *a);
+/* Launches all of them, several as one kernel where there is one with the same bits. */
+void cuda_run_records(cuda_run *run, const op_record *records, int n);
 
 /* submit.cu */
 void cuda_submit(ops_context *cx, const op_record *records, int n, const ops_step *step);

@@ -2,9 +2,9 @@
 #ifndef TERN_OPS_CUDA_MATH_CUH
 #define TERN_OPS_CUDA_MATH_CUH
 
-extern "C" {
-#include "ops/math.h"
+#include "ops/cuda/cuda.cuh"
 
+extern "C" {
 #include "ops/math_fdlibm.c"
 #include "ops/math_log.c"
 }

@@ -153,7 +153,7 @@ static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
   const cuda_state *s = cuda_state_of(cx);
   size_t linear = s->cx.fast ? cuda_fast_linear_scratch(&s->cx, room->tokens, room->inputs)
                              : cuda_exact_linear_scratch(&s->cx, room->tokens, room->inputs);
-  size_t attention = cuda_attention_scratch(&s->cx, room);
+  size_t attention = cuda_attention_scratch(&s->cx, room, room->heads);
   return linear > attention ? linear : attention;
 }
 
@@ -208,7 +208,8 @@ static void close_device(ops_context *cx)
     .host_alloc = cuda_host_alloc, .host_release = cuda_host_release, .close = close_device                            \
   }
 
-static const ops_backend exact_backend = TABLE("cuda", exact_block_bytes), fast_backend = TABLE("cuda", fast_block_bytes);
+static const ops_backend exact_backend = TABLE("cuda", exact_block_bytes),
+                         fast_backend = TABLE("cuda", fast_block_bytes);
 
 static cudaError_t begin(cuda_state *s, int device)
 {

@@ -5,7 +5,7 @@
  * 4096. So all threads of a block make the terms, in shared memory, and one adds them up. In fast the sum has
  * FAST_NORM_LANES chains and is done in a few hundred cycles.
  */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 enum { THREADS = 256, TERMS = 8192 /* in shared memory at once */ };
 
@@ -31,81 +31,158 @@ template <norm_term TERM> static __device__ float term_of(float x, float mean)
   return v * v;
 }
 
-/* The sum of a group's terms, in the order of the numerics, for all threads of the block. `terms` [TERMS]. */
-template <norm_term TERM, bool FAST>
-static __device__ float sum_of(const float *x, int width, float mean, float *terms, float *result)
+static __device__ float exact_fold(const float *terms, int n, float *result)
 {
-  if (FAST) {
-    int lane = threadIdx.x;
-    float sum = 0;
-    if (lane < FAST_NORM_LANES) {
-      for (int i = lane; i < width; i += FAST_NORM_LANES) {
-        float v = TERM == OFF_CENTRE ? x[i] - mean : x[i];
-        sum = TERM == PLAIN ? sum + v : fmaf(v, v, sum);
-      }
-      terms[lane] = sum;
-    }
-    __syncthreads();
-    for (int half = FAST_NORM_LANES / 2; half; half /= 2) {
-      if (lane < half)
-        terms[lane] += terms[lane + half];
-      __syncthreads();
-    }
-    sum = terms[0];
-    __syncthreads();
-    return sum;
-  }
+  __syncthreads();
+  if (threadIdx.x == 0)
+    *result = chain(terms, n, 0.0f);
+  __syncthreads();
+  return *result;
+}
+
+/* The sum of a group's terms in exact, for all threads of the block. `terms` [TERMS + 32]. What pads them is zero: a
+ * sum that began at zero is never -0, so that zeros change no bit of it. */
+template <norm_term TERM>
+static __device__ float exact_sum(const float *x, int width, float mean, float *terms, float *result)
+{
   float sum = 0;
   for (int begin = 0; begin < width; begin += TERMS) {
-    int n = width - begin < TERMS ? width - begin : TERMS;
-    for (int i = threadIdx.x; i < n; i += blockDim.x)
-      terms[i] = term_of<TERM>(x[begin + i], mean);
+    int n = width - begin < TERMS ? width - begin : TERMS, padded = (n + 63) / 64 * 64;
+    for (int i = threadIdx.x; i < padded; i += blockDim.x)
+      terms[i] = i < n ? term_of<TERM>(x[begin + i], mean) : 0.0f;
     __syncthreads();
-    if (threadIdx.x == 0) {
-      const float4 *four = (const float4 *)terms;
-      int i = 0;
-      for (; i + 32 <= n; i += 32) { /* loaded ahead of the chain */
-        float4 v[8];
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-          v[j] = four[i / 4 + j];
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-          sum = (((sum + v[j].x) + v[j].y) + v[j].z) + v[j].w;
-      }
-      for (; i < n; i++)
-        sum += terms[i];
-      *result = sum;
-    }
+    if (threadIdx.x == 0)
+      *result = sum = chain(terms, padded, sum);
     __syncthreads();
   }
   return *result;
 }
 
-template <bool FAST> static __global__ void rms_norm(op_rms_norm a)
+/* What a lane of fast adds to its sum. */
+template <norm_term TERM> static __device__ float lane_sum(const float *terms, int n, float sum)
 {
-  __shared__ __align__(16) float terms[FAST ? FAST_NORM_LANES : TERMS];
+  if (threadIdx.x < FAST_NORM_LANES)
+#pragma unroll 16
+    for (int i = threadIdx.x; i < n; i += FAST_NORM_LANES)
+      sum = TERM == PLAIN ? sum + terms[i] : fmaf(terms[i], terms[i], sum);
+  return sum;
+}
+
+/* All lanes' sums folded in halves, for all threads of the block. */
+static __device__ float folded(float *terms, float sum, float *result)
+{
+  int lane = threadIdx.x;
+  __syncthreads();
+  if (lane >= 32 && lane < FAST_NORM_LANES)
+    terms[lane] = sum;
+  __syncthreads();
+  if (lane < 32) {
+    sum += terms[lane + 32];
+    for (int half = 16; half; half /= 2)
+      sum += __shfl_down_sync(~0u, sum, half);
+    if (lane == 0)
+      *result = sum;
+  }
+  __syncthreads();
+  return *result;
+}
+
+template <norm_term TERM> static __device__ float fast_fold(float *terms, int n, float sum, float *result)
+{
+  __syncthreads();
+  return folded(terms, lane_sum<TERM>(terms, n, sum), result);
+}
+
+/* The sum of a group's terms in fast: a lane's elements lie FAST_NORM_LANES apart in what all threads have laid down.
+ */
+template <norm_term TERM>
+static __device__ float fast_sum(const float *x, int width, float mean, float *terms, float *result)
+{
+  float sum = 0;
+  for (int begin = 0; begin < width; begin += TERMS) {
+    int n = width - begin < TERMS ? width - begin : TERMS;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+      terms[i] = TERM == OFF_CENTRE ? x[begin + i] - mean : x[begin + i];
+    __syncthreads();
+    sum = lane_sum<TERM>(terms, n, sum);
+    __syncthreads();
+  }
+  return folded(terms, sum, result);
+}
+
+template <norm_term TERM, bool FAST>
+static __device__ float sum_of(const float *x, int width, float mean, float *terms, float *result)
+{
+  return FAST ? fast_sum<TERM>(x, width, mean, terms, result) : exact_sum<TERM>(x, width, mean, terms, result);
+}
+
+/* Rows of up to HELD elements a thread stay in registers from the sum to the result; the weights were fetched before
+ * the predecessor ended. Longer ones are read twice. */
+enum { HELD = 8, MOST_THREADS = 1024 };
+
+template <bool FAST> static __global__ void __launch_bounds__(MOST_THREADS) rms_norm(op_rms_norm a)
+{
+  __shared__ __align__(16) float terms[TERMS + 32];
   __shared__ float result;
   int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
   const float *x = a.x + t * a.x_stride + group;
   float *y = a.y + t * a.y_stride + group;
+  float held[HELD], weight[HELD];
+  int tid = threadIdx.x, threads = blockDim.x;
+  bool fits = a.width <= HELD * threads;
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    int k = tid + j * threads;
+    weight[j] = fits && a.w && k < a.width ? a.w[k] : 0.0f;
+  }
+  cuda_release_next();
   cuda_await();
-  float sum = sum_of<SQUARE, FAST>(x, a.width, 0, terms, &result);
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    int k = tid + j * threads;
+    held[j] = fits && k < a.width ? x[k] : 0.0f;
+  }
+  float sum;
+  if (fits) {
+    int padded = (a.width + 63) / 64 * 64;
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+      int k = tid + j * threads;
+      if (k < padded)
+        terms[k] = FAST ? held[j] : held[j] * held[j];
+    }
+    for (int k = tid + HELD * threads; k < padded; k += threads)
+      terms[k] = 0.0f;
+    sum = FAST ? fast_fold<SQUARE>(terms, a.width, 0.0f, &result) : exact_fold(terms, padded, &result);
+  } else {
+    sum = sum_of<SQUARE, FAST>(x, a.width, 0, terms, &result);
+  }
   float r = 1.0f / sqrtf(sum * (float)(1.0 / a.width) + a.eps);
-  for (int k = threadIdx.x; k < a.width; k += blockDim.x) {
-    float normed = x[k] * r;
-    y[k] = a.w ? normed * a.w[k] : normed;
+  if (!fits) {
+    for (int k = tid; k < a.width; k += threads) {
+      float normed = x[k] * r;
+      y[k] = a.w ? normed * a.w[k] : normed;
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    int k = tid + j * threads;
+    float normed = held[j] * r;
+    if (k < a.width)
+      y[k] = a.w ? normed * weight[j] : normed;
   }
 }
 
 template <bool FAST> static __global__ void layer_norm(op_layer_norm a)
 {
-  __shared__ __align__(16) float terms[FAST ? FAST_NORM_LANES : TERMS];
+  __shared__ __align__(16) float terms[TERMS + 32];
   __shared__ float result;
   int64_t t = blockIdx.x / a.count, group = blockIdx.x % a.count * a.width;
   const float *x = a.x + t * a.x_stride + group, *w = a.w && a.own ? a.w + group : a.w;
   float *y = a.y + t * a.y_stride + group;
   float reciprocal = (float)(1.0 / a.width);
+  cuda_release_next();
   cuda_await();
   float mean = sum_of<PLAIN, FAST>(x, a.width, 0, terms, &result) * reciprocal;
   __syncthreads();
@@ -120,7 +197,9 @@ template <bool FAST> static __global__ void layer_norm(op_layer_norm a)
 
 void cuda_rms_norm(cuda_context *cx, const op_rms_norm *a, int tokens)
 {
-  cuda_launch(cx, true, cx->fast ? rms_norm<true> : rms_norm<false>, dim3((unsigned)(tokens * a->count)), THREADS, 0,
+  int threads = (a->width + HELD - 1) / HELD, least = FAST_NORM_LANES;
+  threads = threads < least ? least : threads > MOST_THREADS ? MOST_THREADS : (threads + 31) / 32 * 32;
+  cuda_launch(cx, true, cx->fast ? rms_norm<true> : rms_norm<false>, dim3((unsigned)(tokens * a->count)), threads, 0,
               *a);
 }
 
@@ -136,6 +215,7 @@ void cuda_layer_norm(cuda_context *cx, const op_layer_norm *a, int tokens)
 static __global__ void rope(op_rope a, cuda_step s, const float *rates)
 {
   int half = a.dims / 2, heads = a.q_heads + a.k_heads;
+  cuda_release_next();
   cuda_await();
   EACH(n, (int64_t)s.tokens * heads * half)
   {
@@ -163,6 +243,7 @@ void cuda_rope(cuda_context *cx, const op_rope *a, const cuda_step *s, const flo
 
 static __global__ void temperature(op_temperature a, cuda_step s)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, (int64_t)s.tokens * a.width)
   {
@@ -180,6 +261,7 @@ void cuda_temperature(cuda_context *cx, const op_temperature *a, const cuda_step
 
 static __global__ void scale(op_scale a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, n) a.y[i] = a.divide ? a.x[i] / a.factor : a.x[i] * a.factor;
 }
@@ -192,6 +274,7 @@ void cuda_scale(cuda_context *cx, const op_scale *a, int tokens)
 
 static __global__ void softcap(op_softcap a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, n) a.y[i] = ref_cap(DT_F32, a.cap, a.x[i]);
 }
@@ -204,6 +287,7 @@ void cuda_softcap(cuda_context *cx, const op_softcap *a, int tokens)
 
 static __global__ void add(op_add a, int64_t n)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, n)
   {
@@ -226,6 +310,7 @@ void cuda_add(cuda_context *cx, const op_add *a, int tokens)
 
 static __global__ void choose(op_select a, cuda_step s)
 {
+  cuda_release_next();
   cuda_await();
   EACH(i, (int64_t)s.wanted * a.width) a.y[i] = a.x[(int64_t)s.want[i / a.width] * a.width + i % a.width];
 }
@@ -238,6 +323,7 @@ void cuda_select(cuda_context *cx, const op_select *a, const cuda_step *s)
 static __global__ void regroup(op_regroup a, int tokens)
 {
   int64_t width = (int64_t)a.n * a.width;
+  cuda_release_next();
   cuda_await();
   EACH(i, tokens * width)
   {

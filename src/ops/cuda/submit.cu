@@ -2,9 +2,9 @@
  * the segment was seen before.
  *
  * Facts of a step (tokens, ids, tables of blocks) go to fixed places in one copy; kernels know only those places. So
- * the launches of a segment are the same for every step of as many tokens, and are captured into a graph the second time:
- * it is found again by (segment, tokens, wanted tokens, how far the tokens see, rounded up to a power of two). Segments of many
- * tokens are launched as they come: there the host is ahead of the device anyway.
+ * the launches of a segment are the same for every step of as many tokens, and are captured into a graph the second
+ * time: it is found again by (segment, tokens, wanted tokens, how far the tokens see, rounded up to a power of two).
+ * Segments of many tokens are launched as they come: there the host is ahead of the device anyway.
  *
  * Nothing here waits for the device but for the copies of the step before.
  */
@@ -16,32 +16,6 @@ enum {
   COUNTING = 1024,
   SEEN_ROUND = 256, /* most_keys' unit */
 };
-
-/* ---- what a segment needs to know beside its records ---- */
-
-/* Ropes whose base grows: rates [tokens][2], for queries and for keys, come from the host (double pow is the C
- * library's). Records that grow alike share them. */
-enum { MOST_RATES = 4 };
-
-struct cuda_rates {
-  const op_rope *rope[MOST_RATES];
-  int n;
-};
-
-static bool grow_alike(const op_rope *a, const op_rope *b)
-{
-  return a->ntk_from == b->ntk_from && a->ntk_base == b->ntk_base && a->ntk_scale == b->ntk_scale &&
-         a->dims == b->dims && a->q_heads == b->q_heads && a->k_heads == b->k_heads;
-}
-
-/* The index of the record's rates; -1: it does not grow. */
-static int rates_of(const cuda_rates *r, const op_rope *a)
-{
-  for (int i = 0; a->ntk_from && i < r->n; i++)
-    if (grow_alike(r->rope[i], a))
-      return i;
-  return -1;
-}
 
 /* ---- facts ---- */
 
@@ -147,16 +121,6 @@ static void write_table(cuda_state *s, const ops_step *step, size_t *begin, size
 
 /* ---- a segment ---- */
 
-struct cuda_run {
-  cuda_state *s;
-  cuda_step step;
-  cuda_rates rates;
-  const float *rate_values; /* [rates][tokens][2] on the device */
-  const float *given;       /* embeddings in place of tokens, on the device; NULL: none */
-  const uint8_t *use;
-  int slots; /* that the segment touches */
-};
-
 /* All of the body's facts; the head comes after its body and needs only which tokens are wanted. */
 static bool send_facts(cuda_run *run, const ops_step *step)
 {
@@ -198,8 +162,8 @@ static bool send_given(cuda_run *run, const ops_step *step, int width)
   }
   run->given = s->given;
   run->use = (const uint8_t *)s->facts.device + facts_of(step->tokens, run->rates.n).use;
-  return cuda_ok(&s->cx, cudaMemcpyAsync(s->given, step->embeds, floats * sizeof *s->given, cudaMemcpyHostToDevice,
-                                         s->cx.stream));
+  return cuda_ok(
+      &s->cx, cudaMemcpyAsync(s->given, step->embeds, floats * sizeof *s->given, cudaMemcpyHostToDevice, s->cx.stream));
 }
 
 /* Steps want every token, or the last of a few; the first case needs no copy. */
@@ -217,51 +181,6 @@ static bool send_wanted(cuda_run *run, const ops_step *step)
   /* From memory that is not page-locked: copied before the call returns. */
   return cuda_ok(&s->cx, cudaMemcpyAsync(s->counting + COUNTING, step->want, (size_t)step->wanted * sizeof *step->want,
                                          cudaMemcpyHostToDevice, s->cx.stream));
-}
-
-/* ---- records ---- */
-
-static void run_record(cuda_run *run, const op_record *r)
-{
-  cuda_context *cx = &run->s->cx;
-  const cuda_step *step = &run->step;
-  int tokens = r->wanted ? step->wanted : step->tokens;
-  switch (r->kind) {
-  case OP_embed:
-    return cuda_embed(cx, &r->embed, step, run->given, run->use);
-  case OP_rms_norm:
-    return cuda_rms_norm(cx, &r->rms_norm, tokens);
-  case OP_layer_norm:
-    return cuda_layer_norm(cx, &r->layer_norm, tokens);
-  case OP_linear:
-    return cx->fast ? cuda_fast_linear(cx, &r->linear, tokens) : cuda_exact_linear(cx, &r->linear, tokens);
-  case OP_regroup:
-    return cuda_regroup(cx, &r->regroup, tokens);
-  case OP_rope: {
-    int i = rates_of(&run->rates, &r->rope);
-    return cuda_rope(cx, &r->rope, step, i < 0 ? NULL : run->rate_values + 2 * (size_t)i * (size_t)step->tokens);
-  }
-  case OP_temperature:
-    return cuda_temperature(cx, &r->temperature, step);
-  case OP_kv_append:
-    return cuda_kv_append(cx, &r->kv_append, step);
-  case OP_attention:
-    return cx->fast ? cuda_fast_attention(cx, &r->attention, step) : cuda_exact_attention(cx, &r->attention, step);
-  case OP_act:
-    return cuda_act(cx, &r->act, tokens);
-  case OP_glu:
-    return cuda_glu(cx, &r->glu, tokens);
-  case OP_scale:
-    return cuda_scale(cx, &r->scale, tokens);
-  case OP_softcap:
-    return cuda_softcap(cx, &r->softcap, tokens);
-  case OP_add:
-    return cuda_add(cx, &r->add, tokens);
-  case OP_select:
-    return cuda_select(cx, &r->select, step);
-  case OP_COUNT:
-    return;
-  }
 }
 
 /* ---- graphs ---- */
@@ -320,19 +239,13 @@ static cuda_graph *graph_for(cuda_state *s, const op_record *records, const cuda
   return s->graphs = g;
 }
 
-static void run_all(cuda_run *run, const op_record *records, int n)
-{
-  for (int i = 0; i < n && run->s->cx.error == cudaSuccess; i++)
-    run_record(run, &records[i]);
-}
-
 static bool capture(cuda_run *run, const op_record *records, int n, cudaGraphExec_t *exec)
 {
   cuda_context *cx = &run->s->cx;
   cudaGraph_t graph = NULL;
   if (!cuda_ok(cx, cudaStreamBeginCapture(cx->stream, cudaStreamCaptureModeThreadLocal)))
     return false;
-  run_all(run, records, n);
+  cuda_run_records(run, records, n);
   cuda_ok(cx, cudaStreamEndCapture(cx->stream, &graph));
   if (cx->error == cudaSuccess)
     cuda_ok(cx, cudaGraphInstantiate(exec, graph, 0));
@@ -359,7 +272,8 @@ static void look_through(cuda_run *run, const op_record *records, int n)
       run->slots = r->kv_append.slot + 1;
     if (r->kind == OP_attention && r->attention.slot >= run->slots)
       run->slots = r->attention.slot + 1;
-    if (r->kind == OP_rope && r->rope.ntk_from && rates_of(&run->rates, &r->rope) < 0 && run->rates.n < MOST_RATES)
+    if (r->kind == OP_rope && r->rope.ntk_from && cuda_rates_of(&run->rates, &r->rope) < 0 &&
+        run->rates.n < CUDA_MOST_RATES)
       run->rates.rope[run->rates.n++] = &r->rope;
   }
 }
@@ -415,7 +329,7 @@ void cuda_submit(ops_context *context, const op_record *records, int n, const op
     return;
   cuda_graph *g = few ? graph_for(s, records, &run.step) : NULL;
   if (!g || !g->seen) {
-    run_all(&run, records, n);
+    cuda_run_records(&run, records, n);
     if (g)
       g->seen = true;
     return;

@@ -186,7 +186,7 @@ tern_status cuda_upload(ops_context *cx, ops_weight *w, size_t *bytes, tern_erro
 
 void cuda_discard(ops_context *cx, ops_weight *w)
 {
-  (void)cx;
+  cuda_state_of(cx);
   cuda_matrix *m = (cuda_matrix *)(uintptr_t)w->packed;
   cudaFree(m->memory);
   mem_free(m);

@@ -76,6 +76,16 @@ const ops_backend *ops_ref(void)
   return &backend;
 }
 
+tern_status ops_nomem(ops_context *cx, const char *what, size_t bytes, tern_error *err)
+{
+  if (!cx->backend->available)
+    return err_nomem(err, what);
+  if (cx->backend->check)
+    TRY(cx->backend->check(cx, err)); /* nothing is given after a failure */
+  return err_set(err, TERN_E_LIMIT, "GPU memory: %s need %zu KB more, but %zu KB are free", what, (bytes + 1023) / 1024,
+                 cx->backend->available(cx) / 1024);
+}
+
 void ops_context_clear(ops_context *cx)
 {
   if (cx->backend && cx->backend->close)

@@ -1,0 +1,333 @@
+/* exact_attention_values.cu - exact's sums over the values of single tokens.
+ *
+ * A lane has one dim of one head and adds up all keys, in order: a chain. A block of threads has 32 dims and WARPS
+ * heads that share the values, a chain warp for each head, and more warps that do nothing but ask for what those will
+ * need: values and terms, by cp.async, up to ten stages of 64 keys ahead. Ready and free places of the ring are told by
+ * barriers in shared memory. A barrier only knows odd from even, so nobody may be a whole round ahead: there are more
+ * places than suppliers.
+ *
+ * Two heads a block when there is one token: its chains then have a multiprocessor each. Four, when there are many.
+ *
+ * What failed: a warp of 8 dims of 4 heads, which reads each value once, but 32 bytes of a line at a time (32 rows at
+ * depth 8192 took twice as long). Products made by other warps meet the bandwidth of shared memory: 75 us at depth
+ * 8192.
+ */
+#include "ops/cuda/attention_barrier.cuh"
+#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/exact_attention.cuh"
+#include "ops/cuda/exact_attention_sums.cuh"
+
+enum {
+  DIMS = 32,     /* of a block of threads */
+  KEYS = 64,     /* of a stage */
+  PLACES = 10,   /* of the ring */
+  SUPPLIERS = 4, /* warps */
+  PIECES = DIMS / 4,
+};
+
+template <int WARPS> struct value_stage {
+  float value[KEYS][DIMS];
+  float term[WARPS][KEYS];
+};
+
+template <int WARPS> struct value_ring {
+  value_stage<WARPS> stage[PLACES];
+  uint64_t ready[PLACES], free[PLACES];
+};
+
+/* What a block computes, and where it finds it. */
+struct value_source {
+  void *const *blocks;
+  const float *term; /* of the share's first head */
+  head_share share;
+  sight sees;
+  int keys, dim; /* that the token sees; first of the block's dims */
+  int64_t old;   /* positions before it are of earlier steps */
+  size_t values_at;
+  bool packed;
+};
+
+/* ---- suppliers ---- */
+
+/* Terms of a stage by hand, and zeros behind the last. */
+template <int WARPS>
+static __device__ void fill_terms(const exact_room &r, const value_source &from, int base, value_stage<WARPS> *to)
+{
+#pragma unroll 4
+  for (int n = threadIdx.x % 32; n < WARPS * KEYS; n += 32) {
+    int h = n / KEYS, key = n % KEYS;
+    to->term[h][key] = base + key < from.keys && h < from.share.count ? from.term[h * r.slots + base + key] : 0;
+  }
+}
+
+/* The block's dims of the value in a slot; NULL: behind the last. */
+static __device__ const float *row_of(const op_attention &a, const value_source &from, int slot)
+{
+  if (slot >= from.keys)
+    return nullptr;
+  int p = sight_position(from.sees, slot);
+  return (const float *)from.blocks[p / KV_BLOCK] + from.values_at + (int64_t)(p % KV_BLOCK) * a.value_dim;
+}
+
+/* A stage of plain values, and its terms: asked for, and the barrier will hear when all is there. Where rows are, each
+ * lane finds out for two keys, at once: found one by one, a table's latency for each, this took 14 cycles a key. The
+ * last stage is padded with zeros, which change no sum. */
+template <int WARPS>
+static __device__ void ask_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
+                                 value_stage<WARPS> *to, uint64_t *ready, bool await)
+{
+  int lane = threadIdx.x % 32, dim = lane % PIECES * 4;
+  const float *row[2] = {row_of(a, from, base + lane), row_of(a, from, base + 32 + lane)};
+  bool whole = base + KEYS <= from.keys, is = from.dim + dim < a.value_dim;
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+#pragma unroll
+    for (int key = 0; key < 32; key += 32 / PIECES) {
+      int mine = key + lane / PIECES;
+      const float *from_row = (const float *)__shfl_sync(~0u, (unsigned long long)row[half], mine);
+      float *here = &to->value[32 * half + mine][dim];
+      if (from_row && is)
+        copy_async(here, from_row + dim);
+      else
+        *(float4 *)here = make_float4(0, 0, 0, 0);
+    }
+  if (await)
+    cuda_await();
+  if (whole) {
+    for (int n = lane; n < WARPS * (KEYS / 4); n += 32) {
+      int h = n / (KEYS / 4), key = n % (KEYS / 4) * 4;
+      if (h < from.share.count)
+        copy_async(&to->term[h][key], from.term + h * r.slots + base + key);
+    }
+    barrier_arrive_after_copies(ready);
+    return;
+  }
+  fill_terms<WARPS>(r, from, base, to);
+  copy_commit();
+  copy_wait<0>();
+  barrier_arrive(ready);
+}
+
+/* A stage of quantised values, eight keys at a time. */
+template <int WARPS>
+static __device__ void unpack_stage(const op_attention &a, const exact_room &r, const value_source &from, int base,
+                                    value_stage<WARPS> *to, uint64_t *ready)
+{
+  enum { EACH = 8 };
+  int lane = threadIdx.x % 32, e = from.dim + lane;
+#pragma unroll 1
+  for (int key = 0; key < KEYS; key += EACH) {
+    float x[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      x[i] = 0;
+      if (base + key + i >= from.keys || e >= a.value_dim)
+        continue;
+      int p = sight_position(from.sees, base + key + i);
+      ref_packed values = ref_packed_values(&a.quant, from.blocks[p / KV_BLOCK], a.kv_heads, a.key_dim,
+                                            from.share.kv_head, a.value_dim);
+      x[i] = ref_packed_value_at(&values, &a.quant, DT_F32, p % KV_BLOCK, e);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+      to->value[key + i][lane] = x[i];
+  }
+  cuda_await();
+  fill_terms<WARPS>(r, from, base, to);
+  barrier_arrive(ready);
+}
+
+/* Every SUPPLIERSth stage. */
+template <int WARPS>
+static __device__ void supply(const op_attention &a, const exact_room &r, const value_source &from,
+                              value_ring<WARPS> *ring)
+{
+  bool first = true;
+  for (int stage = threadIdx.x / 32 - WARPS; stage * KEYS < from.keys; stage += SUPPLIERS) {
+    int place = stage % PLACES, round = stage / PLACES, base = stage * KEYS;
+    if (round)
+      barrier_wait(&ring->free[place], (round - 1) % 2);
+    /* What earlier steps left may be read while the kernel before this one still runs (fill_stage reads terms with it).
+     */
+    bool old = !from.packed && from.sees.keep == 0 && from.sees.moved == 0 && from.sees.low + base + KEYS <= from.old;
+    if (first && !old)
+      cuda_await();
+    if (from.packed)
+      unpack_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place]);
+    else
+      ask_stage<WARPS>(a, r, from, base, &ring->stage[place], &ring->ready[place], first && old);
+    first = false;
+  }
+}
+
+/* ---- the chain ---- */
+
+/* The sum of one lane. Operands of the next batch are loaded before those of this one are added, across stages too. */
+template <int WARPS> static __device__ float follow(const value_source &from, float inverse, value_ring<WARPS> *ring)
+{
+  int lane = threadIdx.x % 32, h = threadIdx.x / 32, place = 0, round = 0;
+  int padded = (from.keys + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH);
+  float out = 0;
+  auto load = [&](int key) {
+    const value_stage<WARPS> &stage = ring->stage[place];
+    return load_weighted<DIMS>(&stage.value[key][lane], &stage.term[h][key]);
+  };
+  barrier_wait(&ring->ready[0], 0);
+  weighted_batch now = load(0), next;
+#pragma unroll 1
+  for (int at = 0, key = 0; at < padded; at += 2 * BATCH) {
+    next = load(key + BATCH);
+    out = add_weighted_batch(now, inverse, out);
+    key += 2 * BATCH;
+    int used = place;
+    if (key == KEYS) {
+      key = 0;
+      place = place + 1 == PLACES ? 0 : place + 1;
+      round += place == 0;
+      if (at + 2 * BATCH < padded)
+        barrier_wait(&ring->ready[place], round % 2);
+    }
+    now = load(key); /* behind the last one: whatever stands there, and not used */
+    out = add_weighted_batch(next, inverse, out);
+    if (key == 0) {
+      __syncwarp();
+      if (lane == 0)
+        barrier_arrive(&ring->free[used]);
+    }
+  }
+  return out;
+}
+
+/* ---- the kernel ---- */
+
+template <int WARPS>
+static __device__ void values_of_token(const op_attention &a, const cuda_step &s, const exact_room &r,
+                                       value_ring<WARPS> *ring, int token)
+{
+  cuda_token t = s.token[token];
+  if (threadIdx.x < PLACES) {
+    barrier_init(&ring->ready[threadIdx.x], 32);
+    barrier_init(&ring->free[threadIdx.x], WARPS);
+  }
+  __syncthreads();
+  value_source from;
+  from.sees = sight_of(a, t);
+  from.blocks = cuda_blocks(s, a.slot, t.row);
+  from.share = share_of(a, blockIdx.y, WARPS);
+  from.term = exact_scores_of(r, a, token, from.share.first);
+  from.keys = sight_count(from.sees);
+  from.dim = blockIdx.x * DIMS;
+  from.old = t.row_position;
+  from.values_at = ref_block_value(a.kv_heads, a.key_dim, from.share.kv_head, a.value_dim, 0) + from.dim;
+  from.packed = cuda_quantised(a.quant, t);
+  int warp = threadIdx.x / 32, e = from.dim + threadIdx.x % 32;
+  if (warp >= WARPS) {
+    supply<WARPS>(a, r, from, ring);
+    return;
+  }
+  cuda_await();
+  int64_t query = (int64_t)(token - r.first) * a.heads + from.share.first + warp;
+  float out = follow<WARPS>(from, warp < from.share.count ? r.inverse[query] : 0, ring);
+  if (warp < from.share.count && e < a.value_dim)
+    a.out[(query + (int64_t)r.first * a.heads) * a.value_dim + e] = out;
+}
+
+template <int WARPS>
+static __global__ void __launch_bounds__(32 * (WARPS + SUPPLIERS))
+    step_values(op_attention a, cuda_step s, exact_room r)
+{
+  extern __shared__ float4 shared[];
+  value_ring<WARPS> *ring = (value_ring<WARPS> *)shared;
+  cuda_release_next();
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, true, [&](int token) {
+    if (!exact_takes(r, a, s.token[token]))
+      return;
+    values_of_token<WARPS>(a, s, r, ring, token);
+    __syncthreads();
+    if (threadIdx.x < PLACES) {
+      barrier_end(&ring->ready[threadIdx.x]);
+      barrier_end(&ring->free[threadIdx.x]);
+    }
+  });
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
+}
+
+/* ---- values, the plain way ---- */
+
+/* A thread a dim: for block-sparse ops, whose heads do not see the same keys, and for odd dims. */
+static __global__ void __launch_bounds__(128) plain_values(op_attention a, cuda_step s, exact_room r)
+{
+  int token = r.first + blockIdx.z, head = blockIdx.y, e = blockIdx.x * blockDim.x + threadIdx.x;
+  cuda_token t = s.token[token];
+  if (r.tiles && token_in_tile(a, s, token, r.first, r.count, true))
+    return;
+  if (!exact_takes(r, a, t) || e >= a.value_dim)
+    return;
+  sight sees = sight_of(a, t);
+  int kv_head = head / (a.heads / a.kv_heads), n = sight_count(sees);
+  bool packed = cuda_quantised(a.quant, t);
+  void *const *blocks = cuda_blocks(s, a.slot, t.row);
+  const float *term = exact_scores_of(r, a, token, head);
+  float inverse = r.inverse[(token - r.first) * a.heads + head], out = 0;
+  for (int slot = 0; slot < n; slot++) {
+    int p = sight_position(sees, slot), i = p % KV_BLOCK;
+    if (!head_sees(a, head, (int)t.position, p))
+      continue;
+    float weight = term[slot] * inverse, value;
+    if (packed) {
+      ref_packed values =
+          ref_packed_values(&a.quant, blocks[p / KV_BLOCK], a.kv_heads, a.key_dim, kv_head, a.value_dim);
+      value = ref_packed_value_at(&values, &a.quant, DT_F32, i, e);
+    } else {
+      value =
+          ((const float *)blocks[p / KV_BLOCK])[ref_block_value(a.kv_heads, a.key_dim, kv_head, a.value_dim, i) + e];
+    }
+    out += weight * value;
+  }
+  a.out[((int64_t)token * a.heads + head) * a.value_dim + e] = out;
+}
+
+/* ---- launching ---- */
+
+/* Heads of a block of threads, ascending. */
+static const struct {
+  int heads;
+  void (*kernel)(op_attention, cuda_step, exact_room);
+  size_t shared;
+} value_kernels[] = {
+    {1, step_values<1>, sizeof(value_ring<1>)},
+    {2, step_values<2>, sizeof(value_ring<2>)},
+    {4, step_values<4>, sizeof(value_ring<4>)},
+};
+enum { VALUE_KERNELS = sizeof value_kernels / sizeof value_kernels[0] };
+
+/* As many heads as share the values, if that leaves a block for every other multiprocessor. */
+static int kernel_of(const cuda_context *cx, const op_attention *a, int tokens)
+{
+  int i = VALUE_KERNELS - 1;
+  int64_t each = tokens * cuda_ceil(a->value_dim, DIMS);
+  while (i > 0 && (value_kernels[i].heads > a->heads / a->kv_heads ||
+                   each * share_count(*a, value_kernels[i].heads) * 5 < cx->processors * 2))
+    i--;
+  return i;
+}
+
+void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)
+{
+  int i = kernel_of(cx, a, r->count);
+  if (a->sparse_block || a->value_dim % 4 || value_kernels[i].shared > dynamic_most(cx)) {
+    dim3 grid((unsigned)cuda_ceil(a->value_dim, 128), a->heads, r->count);
+    cuda_launch(cx, false, plain_values, grid, dim3(128), 0, *a, *s, *r);
+    return;
+  }
+  int heads = value_kernels[i].heads;
+  dim3 grid((unsigned)cuda_ceil(a->value_dim, DIMS), share_count(*a, heads), lone_blocks(r->count, r->tiles));
+  cuda_launch(cx, true, value_kernels[i].kernel, grid, dim3(32 * (heads + SUPPLIERS)), value_kernels[i].shared, *a, *s,
+              *r);
+}
+
+void exact_values_setup(cuda_context *cx)
+{
+  for (int i = 0; i < VALUE_KERNELS; i++)
+    allow_shared(cx, (const void *)value_kernels[i].kernel, value_kernels[i].shared);
+}

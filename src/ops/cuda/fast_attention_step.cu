@@ -1,0 +1,498 @@
+/* fast_attention_step.cu - a chunk of one token: for rows that take a step each, and for whatever has no tile.
+ *
+ * A block of threads has a chunk of 256 positions and the query heads of one key/value head, so keys and values are
+ * read once for all of them. That is memory's speed or nothing: a step at depth 8192 reads 33 MB a layer. So everything
+ * is asked for at once, with cp.async into shared memory: all keys, in two stages of dims, and two blocks of values;
+ * the other two take the place of the first dims as soon as those are done with. Two such blocks of threads fit on a
+ * multiprocessor (dims of 128) and ask for 192 KB, nearly all that they will ever want.
+ *
+ * Sums: a thread has two keys and four heads and walks the dims; then two dims and two heads, and walks the keys. More
+ * sums a thread mean fewer loads from shared memory for each; fewer threads do not matter, since the sums of one are
+ * independent. Float16 is widened at each use: floats in shared memory would take twice the room.
+ *
+ * What failed: a thread a key and two heads, in stages of two blocks (1.5 times the instructions); pointers loaded
+ * where they are used, a cache's latency each.
+ */
+#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/fast_attention.cuh"
+
+enum {
+  BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
+  AHEAD = 1024,                   /* bytes behind the terms that are read ahead, and not used */
+};
+
+/* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
+template <int HEADS> struct step_shape {
+  enum { GROUP = HEADS < 4 ? HEADS : 4, GROUPS = HEADS / GROUP, PAIRS = (HEADS + 1) / 2, THREADS = 128 * GROUPS };
+};
+
+/* Of shared memory: for the keys, and where values are asked for ahead of their place, for two blocks of those. */
+static __host__ __device__ int buffers_of(const fast_room &r)
+{
+  return r.ahead ? BLOCKS + 2 : BLOCKS;
+}
+
+/* ---- the parts of it ---- */
+
+/* Asks for some bytes, a multiple of 16, with all threads: four pieces a turn, as long as it goes. */
+template <int THREADS> static __device__ void ask(void *to, const void *from, int bytes)
+{
+  enum { TURN = THREADS * 16 };
+  char *here = (char *)to + threadIdx.x * 16;
+  const char *there = (const char *)from + threadIdx.x * 16;
+#pragma unroll 1
+  for (; bytes >= 4 * TURN; bytes -= 4 * TURN, here += 4 * TURN, there += 4 * TURN)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      copy_async(here + i * TURN, there + i * TURN);
+#pragma unroll 1
+  for (int at = (int)threadIdx.x * 16; at < bytes; at += TURN, here += TURN, there += TURN)
+    copy_async(here, there);
+}
+
+static __device__ float2 two_floats(unsigned halves)
+{
+  return __half22float2(*(const __half2 *)&halves);
+}
+
+template <int N> struct alignas(N * sizeof(float)) floats {
+  float x[N];
+};
+
+/* Some dims of two neighbouring keys, and of GROUP queries. */
+template <int GROUP> struct score_batch {
+  enum { DIMS = 4 };
+  unsigned key[DIMS];
+  floats<GROUP> q[DIMS];
+};
+
+template <int GROUP> static __device__ score_batch<GROUP> load_scores(const __half *key, const floats<GROUP> *q)
+{
+  score_batch<GROUP> b;
+#pragma unroll
+  for (int e = 0; e < b.DIMS; e++) {
+    b.key[e] = load_word_now(key + e * KV_BLOCK);
+    if (GROUP == 4)
+      *(float4 *)b.q[e].x = load_four_now(q[e].x);
+    else
+      for (int h = 0; h < GROUP; h++)
+        b.q[e].x[h] = load_now(q[e].x + h);
+  }
+  return b;
+}
+
+template <int GROUP> static __device__ void add_scores(unsigned key, const floats<GROUP> &q, float2 sum[GROUP])
+{
+  float2 k = two_floats(key);
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+    sum[h].x = fmaf(q.x[h], k.x, sum[h].x);
+    sum[h].y = fmaf(q.x[h], k.y, sum[h].y);
+  }
+}
+
+/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. A batch behind the last may be read. */
+template <int GROUP>
+static __device__ void add_all_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
+{
+  enum { DIMS = score_batch<GROUP>::DIMS };
+  score_batch<GROUP> now = load_scores<GROUP>(key, q), next;
+  int e = 0;
+#pragma unroll 1
+  for (; e + 2 * DIMS <= dims; e += 2 * DIMS) {
+    next = load_scores<GROUP>(key + (e + DIMS) * KV_BLOCK, q + e + DIMS);
+#pragma unroll
+    for (int i = 0; i < DIMS; i++)
+      add_scores<GROUP>(now.key[i], now.q[i], sum);
+    now = load_scores<GROUP>(key + (e + 2 * DIMS) * KV_BLOCK, q + e + 2 * DIMS);
+#pragma unroll
+    for (int i = 0; i < DIMS; i++)
+      add_scores<GROUP>(next.key[i], next.q[i], sum);
+  }
+#pragma unroll 1
+  for (; e < dims; e++)
+    add_scores<GROUP>(load_word_now(key + e * KV_BLOCK), q[e], sum);
+}
+
+/* out: two dims of one head, then of the other. */
+static __device__ void add_value(float2 term, unsigned value, float4 *out)
+{
+  float2 v = two_floats(value);
+  out->x = fmaf(term.x, v.x, out->x);
+  out->y = fmaf(term.x, v.y, out->y);
+  out->z = fmaf(term.y, v.x, out->z);
+  out->w = fmaf(term.y, v.y, out->w);
+}
+
+/* Some keys' values, two dims of each, and terms, of two heads. */
+struct value_batch {
+  enum { KEYS = 8 };
+  unsigned value[KEYS];
+  float4 terms[KEYS / 2];
+};
+
+static __device__ value_batch load_values(const __half *value, int stride, const float2 *term)
+{
+  value_batch b;
+#pragma unroll
+  for (int i = 0; i < b.KEYS / 2; i++)
+    b.terms[i] = load_four_now((const float *)(term + 2 * i));
+#pragma unroll
+  for (int i = 0; i < b.KEYS; i++)
+    b.value[i] = load_word_now(value + i * stride);
+  return b;
+}
+
+static __device__ void add_batch(const value_batch &b, float4 *out)
+{
+#pragma unroll
+  for (int i = 0; i < b.KEYS / 2; i++) {
+    add_value(make_float2(b.terms[i].x, b.terms[i].y), b.value[2 * i], out);
+    add_value(make_float2(b.terms[i].z, b.terms[i].w), b.value[2 * i + 1], out);
+  }
+}
+
+/* The first keys of a block, whole batches of them: out += term * value; term [keys][2]. Two batches behind them may be
+ * read. */
+static __device__ void add_keys(const __half *value, int stride, const float2 *term, int count, float4 *out)
+{
+  enum { KEYS = value_batch::KEYS };
+  value_batch now = load_values(value, stride, term), next;
+#pragma unroll 1
+  for (int i = 0; i < count; i += 2 * KEYS) {
+    next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
+    add_batch(now, out);
+    if (i + KEYS >= count)
+      break;
+    now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
+    add_batch(next, out);
+  }
+}
+
+/* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
+static __device__ void add_some(const __half *value, int stride, const float2 *term, int from, int to, float4 *out)
+{
+#pragma unroll 1
+  for (int i = from; i < to; i++) {
+    float4 with = *out;
+    add_value(term[i], *(const unsigned *)(value + i * stride), &with);
+    if (!(term[i].x < 0))
+      out->x = with.x, out->y = with.y;
+    if (!(term[i].y < 0))
+      out->z = with.z, out->w = with.w;
+  }
+}
+
+/* What a thread knows of its two keys: scores, then terms, of a group of heads. Those that are not seen become -1. */
+template <int GROUP> struct two_keys {
+  float2 of[GROUP];
+  bool seen[GROUP][2];
+};
+
+/* The rare features: few instructions, called. */
+static __device__ __noinline__ float special_score(float cap, bool sees, float score)
+{
+  return sees && cap != 0 ? capped_score(cap, score) : score;
+}
+
+/* Scores become terms; the block meets twice. most [HEADS], in every thread's view afterwards. */
+template <int GROUP, int HEADS>
+static __device__ void make_terms(two_keys<GROUP> *k, int group, float (*warp_most)[HEADS], float *most)
+{
+  enum { WARPS = 4 }; /* of a group of heads */
+  int warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
+  float largest[GROUP];
+#pragma unroll
+  for (int h = 0; h < GROUP; h++)
+    largest[h] = fmaxf(k->seen[h][0] ? k->of[h].x : -INFINITY, k->seen[h][1] ? k->of[h].y : -INFINITY);
+#pragma unroll
+  for (int far = 16; far; far /= 2)
+#pragma unroll
+    for (int h = 0; h < GROUP; h++)
+      largest[h] = fmaxf(largest[h], __shfl_xor_sync(~0u, largest[h], far));
+  if (lane < GROUP)
+#pragma unroll
+    for (int h = 0; h < GROUP; h++)
+      if (lane == h)
+        warp_most[warp][group * GROUP + h] = largest[h];
+  __syncthreads();
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+      largest[h] = fmaxf(largest[h], warp_most[w][group * GROUP + h]);
+    if (warp == 0 && lane == h)
+      most[group * GROUP + h] = largest[h];
+    k->of[h].x = k->seen[h][0] ? math_exp(k->of[h].x - largest[h]) : -1.0f;
+    k->of[h].y = k->seen[h][1] ? math_exp(k->of[h].y - largest[h]) : -1.0f;
+  }
+}
+
+/* l of a head: a thread a lane of 16; term [256][2]. Lane 0 has the sum. */
+static __device__ float fold_terms(const float *term, int lane)
+{
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < FAST_CHUNK; j += FAST_LANES) {
+    float x = term[2 * (j + lane)];
+    sum += x < 0 ? 0 : x; /* NaN stays */
+  }
+  unsigned half_warp = 0xffffu << (threadIdx.x & 16);
+  for (int half = FAST_LANES / 2; half; half /= 2)
+    sum += __shfl_down_sync(half_warp, sum, half, FAST_LANES);
+  return sum;
+}
+
+static __device__ int within(int x, int low, int high)
+{
+  return x < low ? low : x > high ? high : x;
+}
+
+/* ---- the kernel ---- */
+
+template <int HEADS>
+static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s, const fast_room &r, int buffer,
+                                      int token)
+{
+  typedef step_shape<HEADS> shape;
+  enum { GROUP = shape::GROUP, THREADS = shape::THREADS };
+  extern __shared__ float4 shared[];
+  __shared__ float most[HEADS], total[HEADS], warp_most[4][HEADS];
+  __shared__ const __half *from[BLOCKS];                                  /* NULL: nothing of it is seen */
+  char *blocks = (char *)shared;                                          /* [buffers][buffer] */
+  floats<GROUP> *q = (floats<GROUP> *)(blocks + buffers_of(r) * buffer);  /* [GROUPS][key_dim] */
+  float *term = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
+
+  int tid = threadIdx.x;
+  cuda_token t = s.token[token];
+  sight sees = sight_of(a, t);
+  int first = unit_first(a, sees, blockIdx.x, FAST_CHUNK);
+  if (cuda_quantised(a.quant, t) || !unit_seen(sees, first, FAST_CHUNK))
+    return;
+  head_share share = share_of(a, blockIdx.y, HEADS);
+  if (tid < BLOCKS)
+    from[tid] = unit_seen(sees, first + tid * KV_BLOCK, KV_BLOCK)
+                    ? (const __half *)cuda_blocks(s, a.slot, t.row)[first / KV_BLOCK + tid]
+                    : nullptr;
+  size_t keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
+  size_t values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
+  int half = (a.key_dim + 1) / 2; /* dims of a stage of keys; its blocks lie one after another in two buffers */
+  auto buffer_of_value = [&](int b) { return !r.ahead ? b : b < 2 ? BLOCKS + b : b - 2; };
+  auto ask_values = [&](int b, bool now) {
+    if (now && from[b])
+      ask<THREADS>(blocks + buffer_of_value(b) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
+    copy_commit();
+  };
+  __syncthreads();
+  /* What earlier steps left may be read while the kernel before this one still runs. Otherwise queries come first:
+   * behind all that is asked for they would come last. */
+  const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
+  bool early = r.overlap && first + FAST_CHUNK <= t.row_position;
+  float x[HEADS] = {};
+  auto load_queries = [&](int e) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+      x[h] = h < share.count && e < a.key_dim ? queries[h * a.key_dim + e] : 0;
+  };
+  if (!early) {
+    cuda_await();
+    load_queries(tid);
+  }
+  /* Groups of copies: two of keys, and one for each block of values. */
+#pragma unroll 1
+  for (int n = 0; n < 2 * BLOCKS; n++) {
+    int stage = n / BLOCKS, b = n % BLOCKS;
+    if (from[b])
+      ask<THREADS>(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
+                   (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
+    if (b == BLOCKS - 1)
+      copy_commit();
+  }
+  if (early) {
+    cuda_await();
+    load_queries(tid);
+  }
+  ask_values(0, r.ahead);
+  ask_values(1, r.ahead);
+#pragma unroll 1
+  for (int e = tid; e < a.key_dim; e += THREADS) {
+    if (e != tid)
+      load_queries(e);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+      q[h / GROUP * a.key_dim + e].x[h % GROUP] = a.scale * x[h];
+  }
+
+  /* Scores: a thread two keys of a group of heads. */
+  int group = tid / (FAST_CHUNK / 2), j = tid % (FAST_CHUNK / 2) * 2;
+  float2 sum[GROUP] = {};
+#pragma unroll 1
+  for (int stage = 0; stage < 2; stage++) {
+    if (stage == 0)
+      copy_wait<3>(); /* the other dims, and values */
+    else
+      copy_wait<4>();
+    __syncthreads();
+    const __half *key = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
+    add_all_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
+    if (stage)
+      continue;
+    __syncthreads();
+    ask_values(r.ahead ? 2 : 0, true);
+    ask_values(r.ahead ? 3 : 1, true);
+  }
+  two_keys<GROUP> keys;
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+    keys.of[h] = sum[h];
+    keys.seen[h][0] = sight_sees(sees, first + j);
+    keys.seen[h][1] = sight_sees(sees, first + j + 1);
+  }
+  if (a.softcap != 0 || a.sparse_block)
+#pragma unroll
+    for (int h = 0; h < GROUP; h++) {
+      int head = share.first + group * GROUP + h, own = (int)t.position;
+      keys.seen[h][0] = keys.seen[h][0] && head_sees(a, head, own, first + j);
+      keys.seen[h][1] = keys.seen[h][1] && head_sees(a, head, own, first + j + 1);
+      keys.of[h].x = special_score(a.softcap, keys.seen[h][0], sum[h].x);
+      keys.of[h].y = special_score(a.softcap, keys.seen[h][1], sum[h].y);
+    }
+  make_terms<GROUP, HEADS>(&keys, group, warp_most, most); /* everybody is done with keys */
+  if (!r.ahead) {
+    ask_values(2, true);
+    ask_values(3, true);
+  }
+#pragma unroll
+  for (int h = 0; h < GROUP; h++) {
+    int head = group * GROUP + h;
+    float *to = term + (head / 2 * FAST_CHUNK + j) * 2 + head % 2;
+    to[0] = keys.of[h].x;
+    to[2] = keys.of[h].y;
+  }
+  __syncthreads();
+  int folding = tid / FAST_LANES;
+  if (folding < share.count) {
+    float all = fold_terms(term + folding / 2 * FAST_CHUNK * 2 + folding % 2, tid % FAST_LANES);
+    if (tid % FAST_LANES == 0) {
+      total[folding] = all;
+      r.most[fast_part(r, a, token, share.first + folding, blockIdx.x)] = make_float2(most[folding], all);
+    }
+  }
+
+  /* Values: a thread two dims of a pair of heads. What is seen of the chunk are two stretches at most. */
+  int kept = within(sees.keep - first, 0, FAST_CHUNK);
+  int low = within(sees.low - first, kept, FAST_CHUNK), high = within(sees.high - first, low, FAST_CHUNK);
+  int pairs_of_dims = a.value_dim / 2;
+#pragma unroll 1
+  for (int begin = 0; begin < pairs_of_dims * shape::PAIRS; begin += THREADS) {
+    int n = begin + tid, pair = n / pairs_of_dims, e = n % pairs_of_dims;
+    float4 out = {0, 0, 0, 0};
+#pragma unroll 1
+    for (int b = 0; b < BLOCKS; b++) {
+      if (begin == 0) {
+        if (b == 0)
+          copy_wait<3>();
+        else if (b == 1)
+          copy_wait<2>();
+        else if (b == 2)
+          copy_wait<1>();
+        else
+          copy_wait<0>();
+        __syncthreads();
+      }
+      if (pair >= shape::PAIRS)
+        continue;
+      const __half *value = (const __half *)(blocks + buffer_of_value(b) * buffer) + 2 * e;
+      const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
+      int start = b * KV_BLOCK, done = 0, until = within(high - start, 0, KV_BLOCK);
+      if (low <= start && !a.sparse_block) { /* from the beginning of the block on */
+        done = until / value_batch::KEYS * value_batch::KEYS;
+        add_keys(value, a.value_dim, terms, done, &out);
+      } else {
+        add_some(value, a.value_dim, terms, 0, within(kept - start, 0, KV_BLOCK), &out);
+        done = within(low - start, 0, KV_BLOCK);
+      }
+      add_some(value, a.value_dim, terms, done, until, &out);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      int h = 2 * pair + i;
+      float2 x = i ? make_float2(out.z, out.w) : make_float2(out.x, out.y);
+      if (h >= share.count)
+        break;
+      bool alone = r.units == 1; /* nothing to join */
+      float factor = alone ? 1.0f / total[h] : 1.0f;
+      float *to = alone ? a.out + ((int64_t)token * a.heads + share.first + h) * a.value_dim
+                        : r.out + fast_part(r, a, token, share.first + h, blockIdx.x) * a.value_dim;
+      ((float2 *)to)[e] = make_float2(x.x * factor, x.y * factor);
+    }
+  }
+}
+
+template <int HEADS>
+static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
+    step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
+{
+  cuda_release_next();
+  for_lone_tokens(a, s, r.first, r.count, r.tiles, false, [&](int token) {
+    chunk_of_token<HEADS>(a, s, r, buffer, token);
+    __syncthreads();
+  });
+  cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
+}
+
+/* ---- launching ---- */
+
+typedef void step_kernel(op_attention, cuda_step, fast_room, int);
+
+/* By the query heads of a key/value head, ascending; more than the last go in shares. */
+static const struct {
+  int heads, threads;
+  step_kernel *kernel;
+} step_kernels[] = {
+    {1, step_shape<1>::THREADS, step_chunk<1>},
+    {2, step_shape<2>::THREADS, step_chunk<2>},
+    {4, step_shape<4>::THREADS, step_chunk<4>},
+    {8, step_shape<8>::THREADS, step_chunk<8>},
+};
+enum { STEP_KERNELS = sizeof step_kernels / sizeof step_kernels[0] };
+
+/* Bytes of a block's values, and of half of the keys of two. */
+static int buffer_of(const op_attention *a)
+{
+  int keys = (a->key_dim + 1) / 2 * 2;
+  return (keys > a->value_dim ? keys : a->value_dim) * KV_BLOCK * 2;
+}
+
+static size_t shared_of(const op_attention *a, const fast_room &r, int heads)
+{
+  size_t q = (size_t)heads * ((a->key_dim + 3) / 4 * 4), terms = (size_t)(heads + 1) / 2 * 2 * FAST_CHUNK;
+  return (size_t)buffers_of(r) * buffer_of(a) + (q + terms) * sizeof(float) + AHEAD;
+}
+
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+{
+  int i = 0;
+  while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
+    i++;
+  int heads = step_kernels[i].heads;
+  fast_room r = *room;
+  dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
+  r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
+  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,
+              buffer_of(a));
+}
+
+/* Heads so wide that a chunk does not fit (dims beyond 256) and odd ones have no kernel here. */
+bool fast_step_fits(const cuda_context *cx, const op_attention *a)
+{
+  fast_room r = {};
+  r.ahead = true;
+  return a->value_dim % 2 == 0 && shared_of(a, r, 8) <= dynamic_most(cx);
+}
+
+void fast_attention_step_setup(cuda_context *cx)
+{
+  for (int i = 0; i < STEP_KERNELS; i++)
+    allow_shared(cx, (const void *)step_kernels[i].kernel, dynamic_most(cx));
+}
