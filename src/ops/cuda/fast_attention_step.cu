@@ -276,6 +276,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
 
   /* Scores: a thread two keys of a group of heads. */
   int group = tid / (FAST_CHUNK / 2), j = tid % (FAST_CHUNK / 2) * 2;
+  bool warp_sees = unit_seen(sees, first + j / KV_BLOCK * KV_BLOCK, KV_BLOCK); /* a warp has a block's keys */
   float2 sum[GROUP] = {};
 #pragma unroll 1
   for (int stage = 0; stage < 2; stage++) {
@@ -285,7 +286,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       copy_wait<4>();
     __syncthreads();
     const __half *key = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
-    add_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
+    if (warp_sees)
+      add_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
     if (stage)
       continue;
     __syncthreads();
@@ -421,13 +423,22 @@ static size_t shared_of(const op_attention *a, const fast_room &r, int heads)
   return (size_t)buffers_of(r) * buffer_of(a) + (q + terms) * sizeof(float);
 }
 
-void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+/* All heads that share keys, unless that leaves most of the machine idle: then fewer, and keys are read again. A block
+ * of one head has a quarter of the instructions of four, and few keys are a matter of latency alone. */
+static int kernel_of(const cuda_context *cx, const op_attention *a, int units, int tokens)
 {
   int i = 0;
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
-  int heads = step_kernels[i].heads;
+  while (i > 0 && (int64_t)units * tokens * share_count(*a, step_kernels[i - 1].heads) <= cx->processors)
+    i--;
+  return i;
+}
+
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+{
   fast_room r = *room;
+  int i = kernel_of(cx, a, r.units, r.count), heads = step_kernels[i].heads;
   dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
   r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
   cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,
