@@ -116,21 +116,21 @@ struct tile_query {
   int64_t part, out; /* out: its place among all queries */
 };
 
-/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. WHOLE:
- * all are seen. */
-template <bool WHOLE>
-static __device__ void make_terms(float sum[EACH][LANE_KEYS], const tile_query *sees, float *term, float *most)
+/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. (One
+ * form for whole tiles and others: two need registers that are not there.) */
+static __device__ void make_terms(float sum[EACH][LANE_KEYS], const tile_query *sees, bool whole, float *term,
+                                  float *most)
 {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
-    int kept = sees[i].kept, low = sees[i].low, high = sees[i].high;
+    int kept = whole ? FAST_CHUNK : sees[i].kept, low = sees[i].low, high = sees[i].high;
     bool seen[LANE_KEYS];
     float largest = -INFINITY;
 #pragma unroll
     for (int n = 0; n < LANE_KEYS; n++) {
       int j = lane * LANE_KEYS + n;
-      seen[n] = WHOLE || j < kept || (j >= low && j < high);
+      seen[n] = j < kept || (j >= low && j < high);
       largest = fmaxf(largest, seen[n] ? sum[i][n] : -INFINITY);
     }
     for (int far = 16; far; far /= 2)
@@ -362,10 +362,7 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, 
 #pragma unroll
       for (int i = 0; i < EACH * LANE_KEYS; i++)
         score[i / LANE_KEYS][i % LANE_KEYS] = capped_score(a.softcap, score[i / LANE_KEYS][i % LANE_KEYS]);
-    if (whole)
-      make_terms<true>(score, queries + warp * EACH, term, most);
-    else
-      make_terms<false>(score, queries + warp * EACH, term, most);
+    make_terms(score, queries + warp * EACH, whole, term, most);
   }
   __syncwarp();
   float4 total = fold_terms(term);
