@@ -88,8 +88,11 @@ bool cuda_mirror_grow(cuda_state *s, cuda_mirror *m, size_t bytes)
   if (bytes <= m->bytes)
     return true;
   cuda_mirror_free(m);
-  if (!cuda_ok(&s->cx, cudaMallocHost((void **)&m->host, bytes)) || !cuda_ok(&s->cx, cudaMalloc(&m->device, bytes)))
+  if (!cuda_got(s, cudaMallocHost((void **)&m->host, bytes), bytes) ||
+      !cuda_got(s, cudaMalloc(&m->device, bytes), bytes)) {
+    cuda_mirror_free(m);
     return false;
+  }
   memset(m->host, 0, bytes);
   m->bytes = bytes;
   return cuda_ok(&s->cx, cudaMemsetAsync(m->device, 0, bytes, s->cx.stream));
