@@ -30,6 +30,12 @@ static inline __device__ void fast_store(const fast_output &out, int64_t rows, i
   out.y[token * rows + row] = fast_finish(out, rows, token, row, sum);
 }
 
+/* As ref_glu's. */
+static inline __device__ float fast_silu(float x)
+{
+  return x * math_sigmoid(x);
+}
+
 /* Matrices of one shape of packing that go in one kernel, by value: their tiles, one after another. */
 struct fast_matrices {
   int count, tiles, parts;

@@ -77,11 +77,6 @@ template <int GROUP> static __device__ few_rows rows_of(const fast_matrices &m, 
   return at;
 }
 
-static __device__ float silu(float x)
-{
-  return x * math_sigmoid(x);
-}
-
 template <int GROUP, bool F16, int TILES>
 static __global__ void __launch_bounds__(FEW_WARPS * 32, 1)
     linear_few(const __grid_constant__ fast_matrices m, const __grid_constant__ fast_inputs in, int tiles,
@@ -205,7 +200,7 @@ static __global__ void __launch_bounds__(FEW_WARPS * 32, 1)
         }
         float gate = fast_finish(m.of[0].out, rows, first + token, n, done[0]);
         float up = fast_finish(m.of[1].out, rows, first + token, n, done[1]);
-        gated_to[(int64_t)(first + token) * rows + n] = silu(gate) * up;
+        gated_to[(int64_t)(first + token) * rows + n] = fast_silu(gate) * up;
       }
       __syncthreads();
     }
