@@ -18,7 +18,6 @@
 
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
-  AHEAD = 1024,                   /* bytes behind the terms that are read ahead, and not used */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -59,31 +58,10 @@ template <int N> struct alignas(N * sizeof(float)) floats {
   float x[N];
 };
 
-/* Some dims of two neighbouring keys, and of GROUP queries. */
-template <int GROUP> struct score_batch {
-  enum { DIMS = 4 };
-  unsigned key[DIMS];
-  floats<GROUP> q[DIMS];
-};
-
-template <int GROUP> static __device__ score_batch<GROUP> load_scores(const __half *key, const floats<GROUP> *q)
+/* sum[head] += q k of one dim, for two neighbouring keys. */
+template <int GROUP> static __device__ void add_score(const __half *key, const floats<GROUP> &q, float2 sum[GROUP])
 {
-  score_batch<GROUP> b;
-#pragma unroll
-  for (int e = 0; e < b.DIMS; e++) {
-    b.key[e] = load_word_now(key + e * KV_BLOCK);
-    if (GROUP == 4)
-      *(float4 *)b.q[e].x = load_four_now(q[e].x);
-    else
-      for (int h = 0; h < GROUP; h++)
-        b.q[e].x[h] = load_now(q[e].x + h);
-  }
-  return b;
-}
-
-template <int GROUP> static __device__ void add_scores(unsigned key, const floats<GROUP> &q, float2 sum[GROUP])
-{
-  float2 k = two_floats(key);
+  float2 k = two_floats(*(const unsigned *)key);
 #pragma unroll
   for (int h = 0; h < GROUP; h++) {
     sum[h].x = fmaf(q.x[h], k.x, sum[h].x);
@@ -91,27 +69,20 @@ template <int GROUP> static __device__ void add_scores(unsigned key, const float
   }
 }
 
-/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. A batch behind the last may be read. */
+/* The same over some dims; q [dims][GROUP]. In straight pieces, inside of which the compiler loads in time. */
 template <int GROUP>
-static __device__ void add_all_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
+static __device__ void add_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
 {
-  enum { DIMS = score_batch<GROUP>::DIMS };
-  score_batch<GROUP> now = load_scores<GROUP>(key, q), next;
+  enum { PIECE = 16 };
   int e = 0;
 #pragma unroll 1
-  for (; e + 2 * DIMS <= dims; e += 2 * DIMS) {
-    next = load_scores<GROUP>(key + (e + DIMS) * KV_BLOCK, q + e + DIMS);
+  for (; e + PIECE <= dims; e += PIECE)
 #pragma unroll
-    for (int i = 0; i < DIMS; i++)
-      add_scores<GROUP>(now.key[i], now.q[i], sum);
-    now = load_scores<GROUP>(key + (e + 2 * DIMS) * KV_BLOCK, q + e + 2 * DIMS);
-#pragma unroll
-    for (int i = 0; i < DIMS; i++)
-      add_scores<GROUP>(next.key[i], next.q[i], sum);
-  }
+    for (int i = 0; i < PIECE; i++)
+      add_score<GROUP>(key + (e + i) * KV_BLOCK, q[e + i], sum);
 #pragma unroll 1
   for (; e < dims; e++)
-    add_scores<GROUP>(load_word_now(key + e * KV_BLOCK), q[e], sum);
+    add_score<GROUP>(key + e * KV_BLOCK, q[e], sum);
 }
 
 /* out: two dims of one head, then of the other. */
@@ -124,49 +95,29 @@ static __device__ void add_value(float2 term, unsigned value, float4 *out)
   out->w = fmaf(term.y, v.y, out->w);
 }
 
-/* Some keys' values, two dims of each, and terms, of two heads. */
-struct value_batch {
-  enum { KEYS = 8 };
-  unsigned value[KEYS];
-  float4 terms[KEYS / 2];
-};
-
-static __device__ value_batch load_values(const __half *value, int stride, const float2 *term)
-{
-  value_batch b;
-#pragma unroll
-  for (int i = 0; i < b.KEYS / 2; i++)
-    b.terms[i] = load_four_now((const float *)(term + 2 * i));
-#pragma unroll
-  for (int i = 0; i < b.KEYS; i++)
-    b.value[i] = load_word_now(value + i * stride);
-  return b;
-}
-
-static __device__ void add_batch(const value_batch &b, float4 *out)
+/* N keys: out += term * value; term [keys][2], of 16 bytes. */
+template <int N> static __device__ void add_piece(const __half *value, int stride, const float2 *term, float4 *out)
 {
 #pragma unroll
-  for (int i = 0; i < b.KEYS / 2; i++) {
-    add_value(make_float2(b.terms[i].x, b.terms[i].y), b.value[2 * i], out);
-    add_value(make_float2(b.terms[i].z, b.terms[i].w), b.value[2 * i + 1], out);
+  for (int i = 0; i < N; i += 2) {
+    float4 two = *(const float4 *)(term + i);
+    add_value(make_float2(two.x, two.y), *(const unsigned *)(value + i * stride), out);
+    add_value(make_float2(two.z, two.w), *(const unsigned *)(value + (i + 1) * stride), out);
   }
 }
 
-/* The first keys of a block, whole batches of them: out += term * value; term [keys][2]. Two batches behind them may be
- * read. */
+/* The first keys of a block, count a multiple of FEW. */
+enum { FEW = 8, PIECE_KEYS = 32 };
+
 static __device__ void add_keys(const __half *value, int stride, const float2 *term, int count, float4 *out)
 {
-  enum { KEYS = value_batch::KEYS };
-  value_batch now = load_values(value, stride, term), next;
+  int i = 0;
 #pragma unroll 1
-  for (int i = 0; i < count; i += 2 * KEYS) {
-    next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
-    add_batch(now, out);
-    if (i + KEYS >= count)
-      break;
-    now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
-    add_batch(next, out);
-  }
+  for (; i + PIECE_KEYS <= count; i += PIECE_KEYS)
+    add_piece<PIECE_KEYS>(value + i * stride, stride, term + i, out);
+#pragma unroll 1
+  for (; i < count; i += FEW)
+    add_piece<FEW>(value + i * stride, stride, term + i, out);
 }
 
 /* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
@@ -325,6 +276,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
 
   /* Scores: a thread two keys of a group of heads. */
   int group = tid / (FAST_CHUNK / 2), j = tid % (FAST_CHUNK / 2) * 2;
+  bool warp_sees = unit_seen(sees, first + j / KV_BLOCK * KV_BLOCK, KV_BLOCK); /* a warp has a block's keys */
   float2 sum[GROUP] = {};
 #pragma unroll 1
   for (int stage = 0; stage < 2; stage++) {
@@ -334,7 +286,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       copy_wait<4>();
     __syncthreads();
     const __half *key = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
-    add_all_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
+    if (warp_sees)
+      add_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
     if (stage)
       continue;
     __syncthreads();
@@ -406,7 +359,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
       int start = b * KV_BLOCK, done = 0, until = within(high - start, 0, KV_BLOCK);
       if (low <= start && !a.sparse_block) { /* from the beginning of the block on */
-        done = until / value_batch::KEYS * value_batch::KEYS;
+        done = until / FEW * FEW;
         add_keys(value, a.value_dim, terms, done, &out);
       } else {
         add_some(value, a.value_dim, terms, 0, within(kept - start, 0, KV_BLOCK), &out);
@@ -467,16 +420,25 @@ static int buffer_of(const op_attention *a)
 static size_t shared_of(const op_attention *a, const fast_room &r, int heads)
 {
   size_t q = (size_t)heads * ((a->key_dim + 3) / 4 * 4), terms = (size_t)(heads + 1) / 2 * 2 * FAST_CHUNK;
-  return (size_t)buffers_of(r) * buffer_of(a) + (q + terms) * sizeof(float) + AHEAD;
+  return (size_t)buffers_of(r) * buffer_of(a) + (q + terms) * sizeof(float);
 }
 
-void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+/* All heads that share keys, unless that leaves most of the machine idle: then fewer, and keys are read again. A block
+ * of one head has a quarter of the instructions of four, and few keys are a matter of latency alone. */
+static int kernel_of(const cuda_context *cx, const op_attention *a, int units, int tokens)
 {
   int i = 0;
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
-  int heads = step_kernels[i].heads;
+  while (i > 0 && (int64_t)units * tokens * share_count(*a, step_kernels[i - 1].heads) <= cx->processors)
+    i--;
+  return i;
+}
+
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+{
   fast_room r = *room;
+  int i = kernel_of(cx, a, r.units, r.count), heads = step_kernels[i].heads;
   dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
   r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
   cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,

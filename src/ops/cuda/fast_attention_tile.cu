@@ -3,9 +3,9 @@
  * A block of threads has 64 queries (the heads of a share, of 64 / heads tokens) and one chunk of 256 positions: two
  * small matrix products in plain float32. A warp has 8 of the queries, and all keys: a lane 8 of them. So nothing that
  * a softmax needs leaves the warp, and terms pass from the lanes that made them to the lanes that use them through
- * memory of the warp's own. A thread holds 8 x 8 sums for the scores and 8 x 4 for the outputs (4 x 4 where values have
+ * memory of the warp's own. A thread holds 8 x 8 sums for the scores and 4 x 8 for the outputs (4 x 4 where values have
  * 64 dims), enough to make loads of shared memory a small part of the work: 75 instructions for 64 fused multiply-adds,
- * and 39 for 32.
+ * and 42 for 32.
  *
  * Keys come in stages of 16 dims and values in stages of 32 positions (16, where they are wide), through a ring of
  * four. Float16 is widened at each use (as floats a chunk would not fit). Terms take the place of queries, so that two
@@ -116,15 +116,12 @@ struct tile_query {
   int64_t part, out; /* out: its place among all queries */
 };
 
-/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. */
-static __device__ void make_terms(const op_attention &a, float sum[EACH][LANE_KEYS], const tile_query *sees, bool whole,
-                                  float *term, float *most)
+/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. (One
+ * form for whole tiles and others: two need registers that are not there.) */
+static __device__ void make_terms(float sum[EACH][LANE_KEYS], const tile_query *sees, bool whole, float *term,
+                                  float *most)
 {
   int lane = threadIdx.x % 32;
-  if (a.softcap != 0)
-#pragma unroll
-    for (int i = 0; i < EACH * LANE_KEYS; i++)
-      sum[i / LANE_KEYS][i % LANE_KEYS] = capped_score(a.softcap, sum[i / LANE_KEYS][i % LANE_KEYS]);
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
     int kept = whole ? FAST_CHUNK : sees[i].kept, low = sees[i].low, high = sees[i].high;
@@ -176,34 +173,48 @@ static __device__ float4 fold_terms(const float *term)
 
 /* ---- values ---- */
 
-/* How a warp shares the outputs of its 8 queries: DIMS at a time, 4 to a lane, and so 8 or 4 queries to a lane. */
+/* How a warp shares DIMS outputs of each of its 8 queries: 4 queries to a lane, and 8 or 4 dims. (8 queries and 4 dims
+ * need more of shared memory: a load of 16 bytes takes it four cycles, even if all lanes want the same.) */
 template <int DIMS> struct value_share {
-  enum { LANES = DIMS / 4, QUERIES_EACH = EACH / (32 / LANES) };
+  enum { EACH_DIMS = DIMS / 16, LANES = DIMS / EACH_DIMS, QUERIES_EACH = EACH / (32 / LANES) };
 };
+
+/* N dims of a value. */
+template <int N> static __device__ void load_value(const __half *from, float *to);
+
+template <> __device__ void load_value<8>(const __half *from, float *to)
+{
+  widen(*(const uint4 *)from, to);
+}
+
+template <> __device__ void load_value<4>(const __half *from, float *to)
+{
+  uint2 raw = *(const uint2 *)from;
+  float2 low = __half22float2(*(const __half2 *)&raw.x), high = __half22float2(*(const __half2 *)&raw.y);
+  to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
+}
 
 /* out[query][dim] += term * value over COUNT positions from `first` on. term: of the lane's first query. */
 template <int DIMS, int COUNT, bool WHOLE>
 static __device__ void add_values(const __half *value, int stride, const float *term, int first,
-                                  float out[value_share<DIMS>::QUERIES_EACH][4])
+                                  float out[value_share<DIMS>::QUERIES_EACH][value_share<DIMS>::EACH_DIMS])
 {
-  enum { N = value_share<DIMS>::QUERIES_EACH };
+  enum { N = value_share<DIMS>::QUERIES_EACH, W = value_share<DIMS>::EACH_DIMS };
 #pragma unroll 1
   for (int eight = 0; eight < COUNT; eight += LANE_KEYS) {
     const float *row = term + (first + eight) / LANE_KEYS * 4;
 #pragma unroll
     for (int n = 0; n < LANE_KEYS; n++) {
-      float x[N], v[4];
+      float x[N], v[W];
 #pragma unroll
       for (int i = 0; i < N; i += 4)
         *(float4 *)(x + i) = *(const float4 *)(row + n * 33 * 4 + i / 4 * PLANE);
-      uint2 raw = *(const uint2 *)(value + (eight + n) * stride);
-      float2 low = __half22float2(*(const __half2 *)&raw.x), high = __half22float2(*(const __half2 *)&raw.y);
-      v[0] = low.x, v[1] = low.y, v[2] = high.x, v[3] = high.y;
+      load_value<W>(value + (eight + n) * stride, v);
 #pragma unroll
       for (int i = 0; i < N; i++)
         if (WHOLE || !(x[i] < 0))
 #pragma unroll
-          for (int e = 0; e < 4; e++)
+          for (int e = 0; e < W; e++)
             out[i][e] = fmaf(x[i], v[e], out[i][e]);
     }
   }
@@ -232,11 +243,11 @@ static __device__ void load_queries(const op_attention &a, const tile_query *que
 
 /* Writes what the chunk comes to, for each of the warp's queries that sees some of it. */
 template <int DIMS, int PASSES>
-static __device__ void write_parts(const op_attention &a, const fast_room &r, const tile_query *queries,
-                                   const float *most, float4 total,
-                                   const float out[PASSES][value_share<DIMS>::QUERIES_EACH][4])
+static __device__ void
+write_parts(const op_attention &a, const fast_room &r, const tile_query *queries, const float *most, float4 total,
+            const float out[PASSES][value_share<DIMS>::QUERIES_EACH][value_share<DIMS>::EACH_DIMS])
 {
-  enum { N = value_share<DIMS>::QUERIES_EACH };
+  enum { N = value_share<DIMS>::QUERIES_EACH, W = value_share<DIMS>::EACH_DIMS };
   int lane = threadIdx.x % 32, owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
   bool alone = r.units == 1;                                                /* nothing to join */
 #pragma unroll
@@ -256,10 +267,12 @@ static __device__ void write_parts(const op_attention &a, const fast_room &r, co
     float factor = alone ? 1.0f / sum : 1.0f;
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
-      int e = pass * DIMS + lane % value_share<DIMS>::LANES * 4;
+      int e = pass * DIMS + lane % value_share<DIMS>::LANES * W;
       const float *x = out[pass][i % N];
-      if (i >= owner && i < owner + N && e < a.value_dim)
-        *(float4 *)(to + e) = make_float4(x[0] * factor, x[1] * factor, x[2] * factor, x[3] * factor);
+#pragma unroll
+      for (int n = 0; n < W; n += 4)
+        if (i >= owner && i < owner + N && e + n < a.value_dim)
+          *(float4 *)(to + e + n) = make_float4(x[n] * factor, x[n + 1] * factor, x[n + 2] * factor, x[n + 3] * factor);
     }
   }
 }
@@ -268,7 +281,12 @@ static __device__ void write_parts(const op_attention &a, const fast_room &r, co
 template <int DIMS, int PASSES>
 static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, cuda_step s, fast_room r, int heads)
 {
-  enum { N = value_share<DIMS>::QUERIES_EACH, STAGE_KEYS = 32 / PASSES, VALUE_STAGES = FAST_CHUNK / STAGE_KEYS };
+  enum {
+    N = value_share<DIMS>::QUERIES_EACH,
+    W = value_share<DIMS>::EACH_DIMS,
+    STAGE_KEYS = 32 / PASSES,
+    VALUE_STAGES = FAST_CHUNK / STAGE_KEYS
+  };
   extern __shared__ float4 shared[];
   __shared__ tile_query queries[QUERIES];
   __shared__ tile_source source;
@@ -340,12 +358,16 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, 
         add_scores(ring + stage % SLOTS * SLOT_BYTES, mine, dims, score);
     }
     __syncthreads();
-    make_terms(a, score, queries + warp * EACH, whole, term, most);
+    if (a.softcap != 0)
+#pragma unroll
+      for (int i = 0; i < EACH * LANE_KEYS; i++)
+        score[i / LANE_KEYS][i % LANE_KEYS] = capped_score(a.softcap, score[i / LANE_KEYS][i % LANE_KEYS]);
+    make_terms(score, queries + warp * EACH, whole, term, most);
   }
   __syncwarp();
   float4 total = fold_terms(term);
 
-  float out[PASSES][N][4] = {};
+  float out[PASSES][N][W] = {};
   const float *mine = term + lane / value_share<DIMS>::LANES * PLANE;
   for (; stage < stages; stage++) {
     copy_wait<SLOTS - 2>();
@@ -357,7 +379,7 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, 
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
       const __half *value =
-          (const __half *)(ring + stage % SLOTS * SLOT_BYTES) + pass * DIMS + lane % value_share<DIMS>::LANES * 4;
+          (const __half *)(ring + stage % SLOTS * SLOT_BYTES) + pass * DIMS + lane % value_share<DIMS>::LANES * W;
       if (whole)
         add_values<DIMS, STAGE_KEYS, true>(value, a.value_dim, mine, at, out[pass]);
       else
@@ -385,7 +407,7 @@ static size_t shared_of(const op_attention *a)
 
 bool fast_tile_fits(const cuda_context *cx, const op_attention *a)
 {
-  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 && shared_of(a) <= dynamic_most(cx);
+  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 8 == 0 && shared_of(a) <= dynamic_most(cx);
 }
 
 void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
