@@ -100,10 +100,11 @@ static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, c
 
 /* ---- softmax ---- */
 
-/* Where stretch k ends, the last padded with zeros to whole batches of the chain: they change no sum. */
+/* Where stretch k ends, the last padded with zeros to whole pieces of the chain: they change no sum. */
 static __device__ int stretch_end(int k, int n)
 {
-  int end = k < 0 ? 0 : FIRST_STRETCH + k * SUM_STRETCH, padded = (n + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH);
+  int end = k < 0 ? 0 : FIRST_STRETCH + k * SUM_STRETCH,
+      padded = (n + TERMS_AT_ONCE - 1) / TERMS_AT_ONCE * TERMS_AT_ONCE;
   return end < padded ? end : padded;
 }
 
@@ -111,7 +112,7 @@ static __device__ int stretch_end(int k, int n)
  * the first warp adds up a stretch of terms while the others make the next. */
 static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, exact_room r)
 {
-  __shared__ __align__(16) float term[2][SUM_STRETCH + BATCH];
+  __shared__ __align__(16) float term[2][SUM_STRETCH];
   __shared__ float largest[16];
   cuda_release_next();
   int token = r.first + blockIdx.y, head = blockIdx.x, warp = threadIdx.x / 32, warps = blockDim.x / 32;

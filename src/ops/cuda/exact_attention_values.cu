@@ -18,10 +18,10 @@
 #include "ops/cuda/exact_attention_sums.cuh"
 
 enum {
-  DIMS = 32,     /* of a block of threads */
-  KEYS = 64,     /* of a stage */
-  PLACES = 10,   /* of the ring */
-  SUPPLIERS = 4, /* warps */
+  DIMS = 32,             /* of a block of threads */
+  KEYS = VALUES_AT_ONCE, /* of a stage */
+  PLACES = 10,           /* of the ring */
+  SUPPLIERS = 4,         /* warps */
   PIECES = DIMS / 4,
 };
 
@@ -162,38 +162,21 @@ static __device__ void supply(const op_attention &a, const exact_room &r, const 
 
 /* ---- the chain ---- */
 
-/* The sum of one lane. Operands of the next batch are loaded before those of this one are added, across stages too. */
+/* The sum of one lane. */
 template <int WARPS> static __device__ float follow(const value_source &from, float inverse, value_ring<WARPS> *ring)
 {
   int lane = threadIdx.x % 32, h = threadIdx.x / 32, place = 0, round = 0;
-  int padded = (from.keys + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH);
   float out = 0;
-  auto load = [&](int key) {
-    const value_stage<WARPS> &stage = ring->stage[place];
-    return load_weighted<DIMS>(&stage.value[key][lane], &stage.term[h][key]);
-  };
-  barrier_wait(&ring->ready[0], 0);
-  weighted_batch now = load(0), next;
 #pragma unroll 1
-  for (int at = 0, key = 0; at < padded; at += 2 * BATCH) {
-    next = load(key + BATCH);
-    out = add_weighted_batch(now, inverse, out);
-    key += 2 * BATCH;
-    int used = place;
-    if (key == KEYS) {
-      key = 0;
-      place = place + 1 == PLACES ? 0 : place + 1;
-      round += place == 0;
-      if (at + 2 * BATCH < padded)
-        barrier_wait(&ring->ready[place], round % 2);
-    }
-    now = load(key); /* behind the last one: whatever stands there, and not used */
-    out = add_weighted_batch(next, inverse, out);
-    if (key == 0) {
-      __syncwarp();
-      if (lane == 0)
-        barrier_arrive(&ring->free[used]);
-    }
+  for (int at = 0; at < from.keys; at += KEYS) {
+    const value_stage<WARPS> &stage = ring->stage[place];
+    barrier_wait(&ring->ready[place], round % 2);
+    out = add_weighted<DIMS>(stage.term[h], inverse, &stage.value[0][lane], out);
+    __syncwarp();
+    if (lane == 0)
+      barrier_arrive(&ring->free[place]);
+    place = place + 1 == PLACES ? 0 : place + 1;
+    round += place == 0;
   }
   return out;
 }
