@@ -19,7 +19,7 @@ enum {
   STEP_MOST = 8,      /* tokens that it may have, */
   STEP_FROM = 64,     /* from so many rows a processor on */
   FEW_BEST = 16,      /* tokens for which a prompt's kernel is never better */
-  GEMM_FROM = 8000,   /* it is from so many outputs a processor on; */
+  GEMM_FROM = 7000,   /* it is from so many outputs a processor on; */
   GEMM_LARGE = 12000, /* a large tile of it from so many */
 };
 
@@ -141,13 +141,15 @@ static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_sour
       continue;
     }
     fast_matrices m = alike(a, i, &done);
+    if (step(cx, m, source, tokens, gated, &in))
+      continue;
     int tile = gemm_tile(cx, m, tokens);
-    if (tile) {
-      fast_linear_gemm(cx, m, quantised(cx, source, tokens, FAST_FEW_LEAST, &in), tile);
-      gated = NULL;
-    } else if (!step(cx, m, source, tokens, gated, &in)) {
-      fast_linear_few(cx, m, quantised(cx, source, tokens, FAST_FEW_LEAST, &in), gated);
-    }
+    quantised(cx, source, tokens, FAST_FEW_LEAST, &in);
+    if (tile)
+      fast_linear_gemm(cx, m, in, tile);
+    else
+      fast_linear_few(cx, m, in);
+    gated = NULL; /* these kernels have no gate */
   }
   return gated != NULL;
 }

@@ -30,6 +30,12 @@ static inline __device__ void fast_store(const fast_output &out, int64_t rows, i
   out.y[token * rows + row] = fast_finish(out, rows, token, row, sum);
 }
 
+/* As ref_glu's. */
+static inline __device__ float fast_silu(float x)
+{
+  return x * math_sigmoid(x);
+}
+
 /* Matrices of one shape of packing that go in one kernel, by value: their tiles, one after another. */
 struct fast_matrices {
   int count, tiles, parts;
@@ -68,7 +74,7 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
 bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs *given,
                       float *gated);
 /* Any number of tokens, made for 5 to 32, quantised with room for FAST_FEW_LEAST at least. fast_linear_few.cu. */
-void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, float *gated);
+void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
 enum { FAST_FEW_LEAST = 8 };
 /* More than 16 tokens, in tiles of 32, 64 or 128, where the GPU has as much shared memory as that takes.
  * fast_linear_gemm.cu. */

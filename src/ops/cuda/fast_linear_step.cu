@@ -229,11 +229,6 @@ static __device__ float join(const float *parts, int stride, const float *steps,
   return total;
 }
 
-static __device__ float silu(float x)
-{
-  return x * math_sigmoid(x);
-}
-
 /* What the end will read of memory, to the L1 cache. */
 static __device__ void fetch(const float *from)
 {
@@ -260,7 +255,7 @@ static __device__ void meet(const fast_matrices &m, const step_plan &plan, float
     float up = join(first + job_parts, stride, steps + token, plan.room, m.parts, plan.slice_parts);
     sum = fast_finish(m.of[0].out, rows, token, n, sum);
     up = fast_finish(m.of[1].out, rows, token, n, up);
-    gated_to[(int64_t)token * rows + n] = silu(sum) * up;
+    gated_to[(int64_t)token * rows + n] = fast_silu(sum) * up;
   }
 }
 
