@@ -3,14 +3,18 @@
  * A block of threads has 64 queries (the heads of a share, of 64 / heads tokens) and one chunk of 256 positions: two
  * small matrix products in plain float32. A warp has 8 of the queries, and all keys: a lane 8 of them. So nothing that
  * a softmax needs leaves the warp, and terms pass from the lanes that made them to the lanes that use them through
- * memory of the warp's own. A thread holds 8 x 8 sums for the scores and 4 x 8 for the outputs (4 x 4 where values have
+ * memory of the warp's own. A thread holds 8 x 8 sums for the scores and 8 x 4 for the outputs (4 x 4 where values have
  * 64 dims), enough to make loads of shared memory a small part of the work: 75 instructions for 64 fused multiply-adds,
- * and 42 for 32.
+ * and 39 for 32.
  *
  * Keys come in stages of 16 dims and values in stages of 32 positions (16, where they are wide), through a ring of
  * four. Float16 is widened at each use (as floats a chunk would not fit). Terms take the place of queries, so that two
  * blocks of threads fit on a multiprocessor: with one alone, its 8 warps waited for each other and for memory half of
  * the time.
+ *
+ * What failed: one block of threads a multiprocessor with larger stages (8.4 TMAC/s where two reach 13); 4 queries and
+ * 8 dims of outputs a thread (less shared memory traffic, and 4 % slower); masks left out for chunks that all queries
+ * see whole (registers spill).
  *
  * What each chunk comes to goes through scratch, as for single tokens: 2 * 130 floats of traffic against 2 * 256 * 128
  * multiplications for each query, and there are always enough blocks of threads, however short the piece of a prompt.
@@ -116,12 +120,15 @@ struct tile_query {
   int64_t part, out; /* out: its place among all queries */
 };
 
-/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. (One
- * form for whole tiles and others: two need registers that are not there.) */
-static __device__ void make_terms(float sum[EACH][LANE_KEYS], const tile_query *sees, bool whole, float *term,
-                                  float *most)
+/* Scores become terms, in the warp's memory; those that are not seen become -1. m of each query, in every lane. */
+static __device__ void make_terms(const op_attention &a, float sum[EACH][LANE_KEYS], const tile_query *sees, bool whole,
+                                  float *term, float *most)
 {
   int lane = threadIdx.x % 32;
+  if (a.softcap != 0)
+#pragma unroll
+    for (int i = 0; i < EACH * LANE_KEYS; i++)
+      sum[i / LANE_KEYS][i % LANE_KEYS] = capped_score(a.softcap, sum[i / LANE_KEYS][i % LANE_KEYS]);
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
     int kept = whole ? FAST_CHUNK : sees[i].kept, low = sees[i].low, high = sees[i].high;
@@ -173,48 +180,34 @@ static __device__ float4 fold_terms(const float *term)
 
 /* ---- values ---- */
 
-/* How a warp shares DIMS outputs of each of its 8 queries: 4 queries to a lane, and 8 or 4 dims. (8 queries and 4 dims
- * need more of shared memory: a load of 16 bytes takes it four cycles, even if all lanes want the same.) */
+/* How a warp shares the outputs of its 8 queries: DIMS at a time, 4 to a lane, and so 8 or 4 queries to a lane. */
 template <int DIMS> struct value_share {
-  enum { EACH_DIMS = DIMS / 16, LANES = DIMS / EACH_DIMS, QUERIES_EACH = EACH / (32 / LANES) };
+  enum { LANES = DIMS / 4, QUERIES_EACH = EACH / (32 / LANES) };
 };
-
-/* N dims of a value. */
-template <int N> static __device__ void load_value(const __half *from, float *to);
-
-template <> __device__ void load_value<8>(const __half *from, float *to)
-{
-  widen(*(const uint4 *)from, to);
-}
-
-template <> __device__ void load_value<4>(const __half *from, float *to)
-{
-  uint2 raw = *(const uint2 *)from;
-  float2 low = __half22float2(*(const __half2 *)&raw.x), high = __half22float2(*(const __half2 *)&raw.y);
-  to[0] = low.x, to[1] = low.y, to[2] = high.x, to[3] = high.y;
-}
 
 /* out[query][dim] += term * value over COUNT positions from `first` on. term: of the lane's first query. */
 template <int DIMS, int COUNT, bool WHOLE>
 static __device__ void add_values(const __half *value, int stride, const float *term, int first,
-                                  float out[value_share<DIMS>::QUERIES_EACH][value_share<DIMS>::EACH_DIMS])
+                                  float out[value_share<DIMS>::QUERIES_EACH][4])
 {
-  enum { N = value_share<DIMS>::QUERIES_EACH, W = value_share<DIMS>::EACH_DIMS };
+  enum { N = value_share<DIMS>::QUERIES_EACH };
 #pragma unroll 1
   for (int eight = 0; eight < COUNT; eight += LANE_KEYS) {
     const float *row = term + (first + eight) / LANE_KEYS * 4;
 #pragma unroll
     for (int n = 0; n < LANE_KEYS; n++) {
-      float x[N], v[W];
+      float x[N], v[4];
 #pragma unroll
       for (int i = 0; i < N; i += 4)
         *(float4 *)(x + i) = *(const float4 *)(row + n * 33 * 4 + i / 4 * PLANE);
-      load_value<W>(value + (eight + n) * stride, v);
+      uint2 raw = *(const uint2 *)(value + (eight + n) * stride);
+      float2 low = __half22float2(*(const __half2 *)&raw.x), high = __half22float2(*(const __half2 *)&raw.y);
+      v[0] = low.x, v[1] = low.y, v[2] = high.x, v[3] = high.y;
 #pragma unroll
       for (int i = 0; i < N; i++)
         if (WHOLE || !(x[i] < 0))
 #pragma unroll
-          for (int e = 0; e < W; e++)
+          for (int e = 0; e < 4; e++)
             out[i][e] = fmaf(x[i], v[e], out[i][e]);
     }
   }
@@ -243,11 +236,11 @@ static __device__ void load_queries(const op_attention &a, const tile_query *que
 
 /* Writes what the chunk comes to, for each of the warp's queries that sees some of it. */
 template <int DIMS, int PASSES>
-static __device__ void
-write_parts(const op_attention &a, const fast_room &r, const tile_query *queries, const float *most, float4 total,
-            const float out[PASSES][value_share<DIMS>::QUERIES_EACH][value_share<DIMS>::EACH_DIMS])
+static __device__ void write_parts(const op_attention &a, const fast_room &r, const tile_query *queries,
+                                   const float *most, float4 total,
+                                   const float out[PASSES][value_share<DIMS>::QUERIES_EACH][4])
 {
-  enum { N = value_share<DIMS>::QUERIES_EACH, W = value_share<DIMS>::EACH_DIMS };
+  enum { N = value_share<DIMS>::QUERIES_EACH };
   int lane = threadIdx.x % 32, owner = lane / value_share<DIMS>::LANES * N; /* first query of this lane's outputs */
   bool alone = r.units == 1;                                                /* nothing to join */
 #pragma unroll
@@ -267,12 +260,10 @@ write_parts(const op_attention &a, const fast_room &r, const tile_query *queries
     float factor = alone ? 1.0f / sum : 1.0f;
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
-      int e = pass * DIMS + lane % value_share<DIMS>::LANES * W;
+      int e = pass * DIMS + lane % value_share<DIMS>::LANES * 4;
       const float *x = out[pass][i % N];
-#pragma unroll
-      for (int n = 0; n < W; n += 4)
-        if (i >= owner && i < owner + N && e + n < a.value_dim)
-          *(float4 *)(to + e + n) = make_float4(x[n] * factor, x[n + 1] * factor, x[n + 2] * factor, x[n + 3] * factor);
+      if (i >= owner && i < owner + N && e < a.value_dim)
+        *(float4 *)(to + e) = make_float4(x[0] * factor, x[1] * factor, x[2] * factor, x[3] * factor);
     }
   }
 }
@@ -281,12 +272,7 @@ write_parts(const op_attention &a, const fast_room &r, const tile_query *queries
 template <int DIMS, int PASSES>
 static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, cuda_step s, fast_room r, int heads)
 {
-  enum {
-    N = value_share<DIMS>::QUERIES_EACH,
-    W = value_share<DIMS>::EACH_DIMS,
-    STAGE_KEYS = 32 / PASSES,
-    VALUE_STAGES = FAST_CHUNK / STAGE_KEYS
-  };
+  enum { N = value_share<DIMS>::QUERIES_EACH, STAGE_KEYS = 32 / PASSES, VALUE_STAGES = FAST_CHUNK / STAGE_KEYS };
   extern __shared__ float4 shared[];
   __shared__ tile_query queries[QUERIES];
   __shared__ tile_source source;
@@ -358,16 +344,12 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, 
         add_scores(ring + stage % SLOTS * SLOT_BYTES, mine, dims, score);
     }
     __syncthreads();
-    if (a.softcap != 0)
-#pragma unroll
-      for (int i = 0; i < EACH * LANE_KEYS; i++)
-        score[i / LANE_KEYS][i % LANE_KEYS] = capped_score(a.softcap, score[i / LANE_KEYS][i % LANE_KEYS]);
-    make_terms(score, queries + warp * EACH, whole, term, most);
+    make_terms(a, score, queries + warp * EACH, whole, term, most);
   }
   __syncwarp();
   float4 total = fold_terms(term);
 
-  float out[PASSES][N][W] = {};
+  float out[PASSES][N][4] = {};
   const float *mine = term + lane / value_share<DIMS>::LANES * PLANE;
   for (; stage < stages; stage++) {
     copy_wait<SLOTS - 2>();
@@ -379,7 +361,7 @@ static __global__ void __launch_bounds__(THREADS, 2) tile_chunk(op_attention a, 
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
       const __half *value =
-          (const __half *)(ring + stage % SLOTS * SLOT_BYTES) + pass * DIMS + lane % value_share<DIMS>::LANES * W;
+          (const __half *)(ring + stage % SLOTS * SLOT_BYTES) + pass * DIMS + lane % value_share<DIMS>::LANES * 4;
       if (whole)
         add_values<DIMS, STAGE_KEYS, true>(value, a.value_dim, mine, at, out[pass]);
       else
@@ -407,7 +389,7 @@ static size_t shared_of(const op_attention *a)
 
 bool fast_tile_fits(const cuda_context *cx, const op_attention *a)
 {
-  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 8 == 0 && shared_of(a) <= dynamic_most(cx);
+  return !a->sparse_block && a->value_dim <= MOST_DIMS && a->value_dim % 4 == 0 && shared_of(a) <= dynamic_most(cx);
 }
 
 void fast_tile_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
