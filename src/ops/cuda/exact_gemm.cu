@@ -76,7 +76,7 @@ template <int FORMAT>
 static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_job &job, const exact_output &out,
                                            int n, int k)
 {
-  w.scale = w.bias = 0;
+  bool begins = (k & ((1 << job.group_log2) - 1)) < GEMM_SLICE;
 #pragma unroll
   for (int i = 0; i < w.WORDS; i++)
     w.word[i] = 0;
@@ -86,15 +86,18 @@ static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_
     int group = job.group_log2, lane = n % EXACT4_ROWS;
     const uint8_t *tile = out.data + n / EXACT4_ROWS * exact4_tile_bytes(group, job.k);
     w.word[0] = ((const uint32_t *)(tile + exact4_chunk(group, k)))[lane * 4 + k % 32 / 8];
-    w.scale = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
+    if (begins)
+      w.scale = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
     return;
   }
   const uint8_t *row = out.data + exact_byte_row<FORMAT>(out, n) * job.row_bytes;
   load_words(w.word, row + (int64_t)k * exact_bits(FORMAT) / 8, row + job.row_bytes);
   if constexpr (exact_affine(FORMAT)) {
     int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
-    w.scale = exact_raw(job.stored, out.scales, g);
-    w.bias = exact_raw(job.stored, out.biases, g);
+    if (begins) {
+      w.scale = exact_raw(job.stored, out.scales, g);
+      w.bias = exact_raw(job.stored, out.biases, g);
+    }
   } else if constexpr (exact_summed(FORMAT) != 0) {
     w.scale = out.scales[n * (job.k / exact_summed(FORMAT)) + k / exact_summed(FORMAT)];
   }
@@ -153,7 +156,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
   /* What it brings: weights 8 * half .. of a slice of a row, and inputs of a token. */
   int row = tid % GEMM_ROWS, half = tid / GEMM_ROWS, all = (int)job.k;
   int shift = FORMAT == EXACT_TERNARY ? 2 * (int)((first + row) / out.byte_rows) : 0;
-  gemm_weights<FORMAT> w;
+  gemm_weights<FORMAT> w = {};
   float x[INPUTS];
 
   auto load = [&](int k) {
