@@ -429,6 +429,60 @@ template <class Queue> static double replay(cuda_context *cx, Queue queue)
   return times[times.size() / 2];
 }
 
+/* Kernels that start before their predecessor ends must still see its results: a chain of products, each the input of
+ * the next, in a graph; again and again, against the same without early starts. */
+static void early_starts(cuda_context *cx, const kind &f, bool pack)
+{
+  enum { NARROW = 4096, WIDE = 14336, MOST = 5, LINKS = 6, ROUNDS = 20 };
+  cuda_matrix *m[2] = {bench_matrix(cx, f, WIDE, NARROW, 1, pack), bench_matrix(cx, f, NARROW, WIDE, 2, pack)};
+  ops_weight w[2];
+  op_linear a[2] = {};
+  float *x[2];
+  for (int i = 0; i < 2; i++)
+    check(cudaMalloc(&x[i], MOST * WIDE * sizeof(float)), "memory");
+  for (int i = 0; i < 2; i++) {
+    w[i] = m[i]->shape;
+    w[i].packed = m[i];
+    a[i].x = x[i], a[i].outputs = 1, a[i].w[0] = &w[i], a[i].y[0] = x[1 - i];
+  }
+  for (int tokens : {1, 2, (int)MOST}) {
+    std::vector<float> first(tokens * NARROW), right(first.size()), got(first.size());
+    size_t bytes = first.size() * sizeof(float);
+    int bad = 0;
+    for (float &v : first)
+      v = random_float();
+    cudaGraph_t graph;
+    cudaGraphExec_t work;
+    for (int overlap = 0; overlap < 2; overlap++) {
+      cx->overlap = overlap && cx->capability >= 90;
+      check(cudaStreamBeginCapture(cx->stream, cudaStreamCaptureModeThreadLocal), "capture");
+      for (int i = 0; i < LINKS; i++)
+        cuda_exact_linear(cx, &a[i % 2], tokens);
+      check(cudaStreamEndCapture(cx->stream, &graph), "capture");
+      check(cx->error, "capture");
+      check(cudaGraphInstantiate(&work, graph, 0), "capture");
+      for (int round = 0; round < (overlap ? ROUNDS : 1); round++) {
+        check(cudaMemcpy(x[0], first.data(), bytes, cudaMemcpyHostToDevice), "copy");
+        check(cudaGraphLaunch(work, cx->stream), "launch");
+        check(cudaStreamSynchronize(cx->stream), "run");
+        check(cudaMemcpy(got.data(), x[0], bytes, cudaMemcpyDeviceToHost), "copy");
+        if (!overlap)
+          right = got;
+        bad += memcmp(got.data(), right.data(), bytes) != 0;
+      }
+      cudaGraphExecDestroy(work);
+      cudaGraphDestroy(graph);
+    }
+    printf("%s early starts T=%d: %s\n", f.name, tokens, bad ? "WRONG" : "ok");
+    (bad ? failed : passed)++;
+  }
+  for (int i = 0; i < 2; i++) {
+    cudaFree(x[i]);
+    cudaFree(m[i]->memory);
+    delete m[i];
+  }
+}
+
 struct shape {
   const char *name;
   int outputs;
@@ -529,6 +583,8 @@ int main(int argc, char **argv)
   }
   quick = argc > 1 && !strcmp(argv[1], "--quick");
   all_formats(&cx);
+  early_starts(&cx, kind{"affine 4/64 packed", Q_AFFINE, 4, 64, DT_BF16, false}, true);
+  early_starts(&cx, kind{"affine 8/64", Q_AFFINE, 8, 64, DT_BF16, false}, false);
   printf("%d passed, %d failed\n", passed, failed);
   return failed != 0;
 }
