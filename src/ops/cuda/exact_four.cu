@@ -9,13 +9,13 @@
  * was fastest. Several rows a lane would share the loads of inputs, but those cost only two cycles each where all lanes
  * read the same, and 2 x 4 or 4 x 4 outputs a lane were slower than 1 x 4 by 5 to 15 %.
  *
- * Registers are filled ahead of their use: words by a whole step of 32 or 64 k, inputs by 4 k. Bodies of more than 8 KB
- * would leave the instruction cache.
+ * Registers are filled ahead of their use: words by a whole body, inputs by 4 k. Bodies of 8 k were slower than those
+ * of 32 and 64 by a fifth to a third: what is done at their ends adds up. Warps that go from stage to stage by
+ * themselves (mbarriers instead of a barrier of the block) were slower too, by 5 to 10 %.
  */
-#include "ops/cuda/exact_chain.cuh"
 #include "ops/cuda/exact_pack.cuh"
 
-enum { FOUR_STAGES = 3, FOUR_VALUES = 256, FOUR_WARPS = 15 /* that compute, at most */, FOUR_LONG = 2 };
+enum { FOUR_STAGES = 3, FOUR_VALUES = 256, FOUR_WARPS = 15 /* that compute, at most */ };
 
 static constexpr __host__ __device__ int stage_weights(int group) /* bytes of a tile's rows in a stage */
 {
@@ -91,33 +91,23 @@ template <int GROUP, int STEP> static inline __device__ void read_words(lane_wor
   w.pair = ((const uint32_t *)(tile + exact4_group(GROUP, k)))[threadIdx.x % 32];
 }
 
-/* Of the stages: each warp goes from one to the next by itself. */
-struct four_barriers {
-  uint64_t full[FOUR_STAGES], empty[FOUR_STAGES];
-};
-
 template <int GROUP, int TOKENS, bool SHORTCUT>
 static __global__ void __launch_bounds__(32 * FOUR_WARPS + 32, 1) four_kernel(exact_job job)
 {
-  /* k of the body, of one group. */
-  constexpr int STEP = TOKENS <= FOUR_LONG && GROUP > 5 ? 64 : 32, STEPS = FOUR_VALUES / STEP,
-                STAGE = stage_weights(GROUP);
+  /* k of the unrolled body, whose words are read at once: of one group. */
+  constexpr int STEP = GROUP > 5 ? 64 : 32;
+  constexpr int STAGE = stage_weights(GROUP);
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, workers = job.row_warps * job.token_warps;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int tokens = job.token_warps * TOKENS, first_token = blockIdx.y * tokens;
   int64_t first_tile = (int64_t)(blockIdx.x - out.first) * job.row_warps;
   int stage_size = job.row_warps * STAGE + tokens * FOUR_VALUES * (int)sizeof(float);
-  four_barriers *barriers = (four_barriers *)(shared + FOUR_STAGES * stage_size);
-  if (threadIdx.x < FOUR_STAGES) {
-    barrier_make(barriers->full + threadIdx.x, 32);
-    barrier_make(barriers->empty + threadIdx.x, workers);
-  }
-  __syncthreads();
+  int stages = (int)cuda_ceil(job.k, FOUR_VALUES);
+
   cuda_release_next();
   cuda_await();
-
-  if (warp == workers) {
+  if (warp == job.row_warps * job.token_warps) {
     four_copy copy = {};
     copy.tile_bytes = exact4_tile_bytes(GROUP, job.k);
     copy.weights = out.data + first_tile * copy.tile_bytes;
@@ -125,69 +115,57 @@ static __global__ void __launch_bounds__(32 * FOUR_WARPS + 32, 1) four_kernel(ex
     copy.block_tiles = job.row_warps;
     copy.first_token = first_token;
     copy.tokens = tokens;
-    int stages = (int)cuda_ceil(job.k, FOUR_VALUES);
-    for (int s = 0; s < stages; s++) {
-      int slot = s % FOUR_STAGES;
-      barrier_wait(barriers->empty + slot, (s / FOUR_STAGES & 1) ^ 1);
-      four_fill<GROUP>(job, copy, shared + slot * stage_size, s);
-      barrier_arrive_copied(barriers->full + slot);
+    for (int s = 0; s < stages + FOUR_STAGES - 1; s++) {
+      if (s >= FOUR_STAGES - 1) { /* what the others use now is there, and what they used is free */
+        exact_wait<FOUR_STAGES - 2>();
+        __syncthreads();
+      }
+      if (s < stages)
+        four_fill<GROUP>(job, copy, shared + s % FOUR_STAGES * stage_size, s);
+      exact_commit();
     }
     return;
   }
 
-  int tile = warp % job.row_warps, token = warp / job.row_warps * TOKENS, steps = (int)(job.k / STEP);
-  const uint8_t *weights = shared + tile * STAGE;
-  const float *inputs = (const float *)(shared + job.row_warps * STAGE) + token * FOUR_VALUES;
-  int slot = 0;
-  uint32_t parity = 0;
-  lane_words<STEP> now, next;
-  float4 input[TOKENS];
+  int tile = warp % job.row_warps, token = warp / job.row_warps * TOKENS;
   float sum[TOKENS] = {};
-  barrier_wait(barriers->full, 0);
-  read_words<GROUP>(next, weights, 0);
+  for (int s = 0; s < stages; s++) {
+    __syncthreads();
+    const uint8_t *stage = shared + s % FOUR_STAGES * stage_size, *weights = stage + tile * STAGE;
+    const float *x = (const float *)(stage + job.row_warps * STAGE) + token * FOUR_VALUES;
+    int values = (int)min((int64_t)FOUR_VALUES, job.k - (int64_t)s * FOUR_VALUES);
+    lane_words<STEP> now, next;
+    float4 input[TOKENS];
+    read_words<GROUP>(next, weights, 0);
 #pragma unroll
-  for (int t = 0; t < TOKENS; t++)
-    input[t] = *(const float4 *)(inputs + t * FOUR_VALUES);
-  exact4_how how = exact4_prepare<SHORTCUT>(job.stored, next.pair);
+    for (int t = 0; t < TOKENS; t++)
+      input[t] = *(const float4 *)(x + t * FOUR_VALUES);
+    exact4_how how = exact4_prepare<SHORTCUT>(job.stored, next.pair);
 #pragma unroll 1
-  for (int i = 0; i < steps; i++) {
-    bool last = (i + 1) % STEPS == 0; /* of the stage */
-    int next_slot = !last ? slot : slot + 1 == FOUR_STAGES ? 0 : slot + 1, k = (i + 1) % STEPS * STEP;
-    const float *x = inputs + slot * (stage_size / 4) + i % STEPS * STEP, *next_x = x;
-    now = next;
-    if (i + 1 < steps) {
-      if (last) {
-        parity ^= next_slot == 0;
-        barrier_wait(barriers->full + next_slot, parity);
-      }
-      read_words<GROUP>(next, weights + next_slot * stage_size, k);
-      next_x = inputs + next_slot * (stage_size / 4) + k;
-    }
+    for (int k = 0; k < values; k += STEP) {
+      now = next;
+      read_words<GROUP>(next, weights, k + STEP < values ? k + STEP : k);
 #pragma unroll
-    for (int half = 0; half < STEP / 4; half++) { /* 4 k */
-      float4 ahead[TOKENS];
-#pragma unroll
-      for (int t = 0; t < TOKENS; t++)
-        ahead[t] = *(const float4 *)((half + 1 < STEP / 4 ? x + 4 * (half + 1) : next_x) + t * FOUR_VALUES);
-      uint32_t word = now.word[half / 2];
-      float value[4];
-      exact4_decode<SHORTCUT>(half % 2 ? exact4_swap(word) : word, how, job.one, value);
-#pragma unroll
-      for (int j = 0; j < 4; j++)
+      for (int half = 0; half < STEP / 4; half++) { /* 4 k */
+        float4 ahead[TOKENS];
+        x += 4;
 #pragma unroll
         for (int t = 0; t < TOKENS; t++)
-          sum[t] = sum[t] + element(input[t], j) * value[j];
+          ahead[t] = *(const float4 *)(x + t * FOUR_VALUES);
+        uint32_t word = now.word[half / 2];
+        float value[4];
+        exact4_decode<SHORTCUT>(half % 2 ? exact4_swap(word) : word, how, job.one, value);
 #pragma unroll
-      for (int t = 0; t < TOKENS; t++)
-        input[t] = ahead[t];
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+          for (int t = 0; t < TOKENS; t++)
+            sum[t] = sum[t] + element(input[t], i) * value[i];
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++)
+          input[t] = ahead[t];
+      }
+      how = exact4_prepare<SHORTCUT>(job.stored, next.pair);
     }
-    how = exact4_prepare<SHORTCUT>(job.stored, next.pair);
-    if (last) {
-      __syncwarp();
-      if (lane == 0)
-        barrier_arrive(barriers->empty + slot);
-    }
-    slot = next_slot;
   }
   int64_t n = (first_tile + tile) * EXACT4_ROWS + lane;
 #pragma unroll
@@ -211,7 +189,7 @@ template <int TOKENS> static constexpr four_kernels kernels_of(void)
 
 static const four_kernels kernels[3] = {kernels_of<1>(), kernels_of<2>(), kernels_of<4>()};
 
-/* The first row whose limits hold is taken. Measured on an H200 with the matrices of an 8B llama. */
+/* The first row whose limits hold is taken. Measured with the matrices of an 8B llama on an H200. */
 struct four_plan {
   int tokens;      /* up to */
   int tiles;       /* of 32 rows for each multiprocessor, up to */
@@ -221,23 +199,23 @@ struct four_plan {
 };
 enum { ANY = 1 << 30 };
 static const four_plan plans[] = {
-    {2, 2, 0, 2, 2},     /* */
-    {2, 8, 1, 1, 8},     /* */
-    {2, ANY, 1, 1, 4},   /* */
-    {4, 1, 0, 4, 1},     /* */
-    {4, 2, 1, 2, 2},     /* */
-    {4, 8, 2, 1, 8},     /* */
-    {4, ANY, 2, 1, 4},   /* */
-    {8, 1, 1, 4, 1},     /* */
-    {8, 2, 2, 2, 2},     /* */
-    {8, 8, 2, 1, 8},     /* */
-    {ANY, 2, 2, 4, 2},   /* */
-    {ANY, ANY, 2, 2, 2}, /* */
+    {2, 2, 0, 2, 2},     /* o, down, qkv */
+    {2, 8, 1, 1, 8},     /* gate and up */
+    {2, ANY, 1, 1, 4},   /* the head */
+    {4, 1, 0, 4, 1},     /* o, down */
+    {4, 2, 1, 2, 2},     /* qkv */
+    {4, 8, 2, 1, 8},     /* gate and up */
+    {4, ANY, 2, 1, 4},   /* the head */
+    {8, 1, 1, 4, 1},     /* o, down */
+    {8, 2, 2, 2, 2},     /* qkv */
+    {8, 8, 2, 1, 8},     /* gate and up */
+    {ANY, 2, 2, 4, 2},   /* more tokens: 16 at a time for few rows, */
+    {ANY, ANY, 2, 2, 2}, /* 8 at a time for many */
 };
 
 static size_t shared_bytes(int group, int row_warps, int tokens)
 {
-  return FOUR_STAGES * stage_bytes(group, row_warps, tokens) + sizeof(four_barriers);
+  return FOUR_STAGES * stage_bytes(group, row_warps, tokens) + sizeof(float4); /* inputs are read ahead */
 }
 
 void exact_four_setup(cuda_context *cx)
