@@ -159,12 +159,12 @@ static inline void exact_allow(cuda_context *cx, exact_kernel *kernel, size_t by
 
 /* Queues a kernel that awaits its predecessor itself. Starting before that ends gains only where every block has a
  * multiprocessor for itself: so it asks for more than half of the shared memory there. */
-static inline void exact_launch_alone(cuda_context *cx, exact_kernel *kernel, const exact_job *job, int blocks,
+static inline void exact_launch_alone(cuda_context *cx, exact_kernel *kernel, const exact_job *job, dim3 grid,
                                       int warps, size_t shared)
 {
-  bool alone = blocks <= cx->processors;
+  bool alone = grid.x * grid.y <= (unsigned)cx->processors;
   size_t half = cx->shared_most / 2 + 1024;
-  cuda_launch(cx, alone, kernel, dim3(blocks), dim3(32 * warps), alone && shared < half ? half : shared, *job);
+  cuda_launch(cx, alone, kernel, grid, dim3(32 * warps), alone && shared < half ? half : shared, *job);
 }
 
 #endif

@@ -58,6 +58,8 @@ static __global__ void __launch_bounds__(32 * (ROWS_WARPS + ROWS_COPY), 1) rows_
   int group = exact_summed(FORMAT) ? exact_summed(FORMAT) : 1 << job.group_log2, k = 0;
   int64_t groups = n * (job.k / group);
 
+  cuda_release_next();
+  cuda_await();
   if ((int)threadIdx.x >= workers) {
     int me = threadIdx.x - workers, all = blockDim.x - workers;
     for (int s = 0; s < stages + ROWS_STAGES - 1; s++) {
@@ -145,21 +147,20 @@ static __global__ void __launch_bounds__(32 * (ROWS_WARPS + ROWS_COPY), 1) rows_
 
 /* ---- launching ---- */
 
-/* [format][tokens of a warp: 1 or 4] */
-static exact_kernel *const kernels[EXACT_STORED_FORMATS][2] = {
-    {rows_kernel<EXACT_F32, 1>, rows_kernel<EXACT_F32, 4>},
-    {rows_kernel<EXACT_BF16, 1>, rows_kernel<EXACT_BF16, 4>},
-    {rows_kernel<EXACT_F16, 1>, rows_kernel<EXACT_F16, 4>},
-    {rows_kernel<EXACT_A2, 1>, rows_kernel<EXACT_A2, 4>},
-    {rows_kernel<EXACT_A3, 1>, rows_kernel<EXACT_A3, 4>},
-    {rows_kernel<EXACT_A4, 1>, rows_kernel<EXACT_A4, 4>},
-    {rows_kernel<EXACT_A5, 1>, rows_kernel<EXACT_A5, 4>},
-    {rows_kernel<EXACT_A6, 1>, rows_kernel<EXACT_A6, 4>},
-    {rows_kernel<EXACT_A8, 1>, rows_kernel<EXACT_A8, 4>},
-    {rows_kernel<EXACT_MXFP4, 1>, rows_kernel<EXACT_MXFP4, 4>},
-    {rows_kernel<EXACT_MXFP8, 1>, rows_kernel<EXACT_MXFP8, 4>},
-    {rows_kernel<EXACT_NVFP4, 1>, rows_kernel<EXACT_NVFP4, 4>},
-    {rows_kernel<EXACT_TERNARY, 1>, rows_kernel<EXACT_TERNARY, 4>},
+struct rows_kernels {
+  exact_kernel *of[3]; /* [log2 of the tokens of a warp] */
+};
+
+template <int FORMAT> static constexpr rows_kernels kernels_of(void)
+{
+  return {{rows_kernel<FORMAT, 1>, rows_kernel<FORMAT, 2>, rows_kernel<FORMAT, 4>}};
+}
+
+static const rows_kernels kernels[EXACT_STORED_FORMATS] = {
+    kernels_of<EXACT_F32>(),     kernels_of<EXACT_BF16>(),  kernels_of<EXACT_F16>(),   kernels_of<EXACT_A2>(),
+    kernels_of<EXACT_A3>(),      kernels_of<EXACT_A4>(),    kernels_of<EXACT_A5>(),    kernels_of<EXACT_A6>(),
+    kernels_of<EXACT_A8>(),      kernels_of<EXACT_MXFP4>(), kernels_of<EXACT_MXFP8>(), kernels_of<EXACT_NVFP4>(),
+    kernels_of<EXACT_TERNARY>(),
 };
 
 static size_t shared_bytes(int format, int row_warps, int tokens)
@@ -169,21 +170,21 @@ static size_t shared_bytes(int format, int row_warps, int tokens)
 
 void exact_rows_setup(cuda_context *cx)
 {
-  for (int f = 0; f < EXACT_STORED_FORMATS; f++)
-    for (exact_kernel *kernel : kernels[f])
+  for (const rows_kernels &k : kernels)
+    for (exact_kernel *kernel : k.of)
       exact_allow(cx, kernel, cx->shared_most);
 }
 
 void exact_rows_launch(cuda_context *cx, exact_format format, exact_job *job)
 {
   int each = (int)cuda_ceil(exact_blocks(job, 32), cx->processors);
-  bool four = job->tokens > (each == 1 ? 4 : 2);
-  int tokens = four ? 4 : 1;
+  /* Few rows: more warps, each with fewer tokens. */
+  int log2 = job->tokens <= (each == 1 ? 4 : 2) ? 0 : each == 1 && job->tokens <= 8 ? 1 : 2, tokens = 1 << log2;
   job->token_warps = job->tokens < 4 * tokens ? (int)cuda_ceil(job->tokens, tokens) : 4;
   job->row_warps = each < ROWS_WARPS / job->token_warps ? each : ROWS_WARPS / job->token_warps;
   while (job->row_warps > 1 && shared_bytes(format, job->row_warps, job->token_warps * tokens) > cx->shared_most)
     job->row_warps--;
   dim3 grid(exact_blocks(job, 32 * job->row_warps), (unsigned)cuda_ceil(job->tokens, job->token_warps * tokens));
-  cuda_launch(cx, false, kernels[format][four], grid, dim3(32 * (job->row_warps * job->token_warps + ROWS_COPY)),
-              shared_bytes(format, job->row_warps, job->token_warps * tokens), *job);
+  exact_launch_alone(cx, kernels[format].of[log2], job, grid, job->row_warps * job->token_warps + ROWS_COPY,
+                     shared_bytes(format, job->row_warps, job->token_warps * tokens));
 }
