@@ -66,7 +66,7 @@ static tern_status step_together(model *m, const shape *at, const int32_t *ids, 
   for (int i = 0; i < TIMELINES && status == TERN_OK; i++) {
     session_request request = {
         .ids = ids, .n = at->timelines[i], .limit = (int64_t)at->timelines[i] + STEPS, .piece = at->piece};
-    status = session_open(m, 0, &s[i], err);
+    status = session_open(m, 2 * MOST_PROMPT, &s[i], err);
     if (status == TERN_OK)
       status = session_sync(s[i], &request, &sink, NULL, err);
   }
@@ -92,7 +92,7 @@ static tern_status run_model(const char *dir, const tern_model_options *o, const
   session_sink sink = {keep_position, out};
   session_request request = {
       .ids = ids, .n = (size_t)at->prompt, .limit = at->prompt + STEPS, .piece = at->piece, .all = true};
-  tern_status status = session_open(m, 0, &s, err);
+  tern_status status = session_open(m, 2 * MOST_PROMPT, &s, err);
   if (status == TERN_OK)
     status = session_sync(s, &request, &sink, NULL, err);
   for (int i = 0; i < STEPS && status == TERN_OK; i++)
