@@ -48,6 +48,7 @@ typedef enum tern_status {
   TERN_E_CANCELLED,   /* tern_session_cancel was called */
   TERN_E_NOT_FOUND,   /* a file, a model, a name that is not there */
   TERN_E_INTERNAL,    /* a broken promise inside tern; please report */
+  TERN_E_BUSY,        /* there is no room for it now: try again later */
 } tern_status;
 
 /* text: UTF-8, NUL-terminated, one line, no trailing newline; cut at a whole character if longer. */

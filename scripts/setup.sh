@@ -24,6 +24,7 @@ build() {
   have_lib oniguruma || want libonig-dev
   have_lib libutf8proc || want libutf8proc-dev
   have_lib yajl || want libyajl-dev
+  have_lib 'libmicrohttpd >= 0.9.75' || want libmicrohttpd-dev
 }
 
 python() {

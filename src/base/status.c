@@ -22,6 +22,7 @@ static const char *const status_names[] = {
     [TERN_E_CANCELLED] = "cancelled",
     [TERN_E_NOT_FOUND] = "not_found",
     [TERN_E_INTERNAL] = "internal",
+    [TERN_E_BUSY] = "busy",
 };
 
 const char *tern_status_name(tern_status status)

@@ -274,16 +274,21 @@ static void mark_process(pool *p)
   *p->here = 1;
 }
 
-static tern_status start_threads(pool *p, tern_error *err)
+void threads_block_signals(sigset_t *before)
 {
-  /* Signals belong to the threads of the program, not to ours. */
-  sigset_t all, before;
+  sigset_t all;
   sigfillset(&all);
-  sigdelset(&all, SIGBUS);
+  sigdelset(&all, SIGBUS); /* a thread that takes one of these and blocks it is killed */
   sigdelset(&all, SIGSEGV);
   sigdelset(&all, SIGFPE);
   sigdelset(&all, SIGILL);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static tern_status start_threads(pool *p, tern_error *err)
+{
+  sigset_t before;
+  threads_block_signals(&before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);

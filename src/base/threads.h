@@ -12,6 +12,8 @@
 #ifndef TERN_BASE_THREADS_H
 #define TERN_BASE_THREADS_H
 
+#include <signal.h>
+
 #include "base/status.h"
 
 typedef struct pool pool;
@@ -28,6 +30,10 @@ int pool_size(const pool *p);
 void pool_run_shares(pool *p, int shares, pool_fn *fn, void *user);
 /* Inside fn: the number of the worker that runs it, in [0, pool_size). */
 int pool_worker(void);
+
+/* Signals belong to the threads of the program, not to ours: blocks those that are not a thread's own doing, for
+ * threads that the caller makes next and pthread_sigmask(SIG_SETMASK, before, NULL) after them. */
+void threads_block_signals(sigset_t *before);
 
 /* One share a worker. */
 static inline void pool_run(pool *p, pool_fn *fn, void *user)

@@ -11,6 +11,7 @@
 typedef enum cli_verb_id {
   VERB_RUN,
   VERB_CHAT,
+  VERB_SERVE,
   VERB_LOGITS,
   VERB_TOKENIZE,
   VERB_DETOKENIZE,
@@ -64,6 +65,10 @@ typedef struct cli_args {
   const char *logit_bias;
   uint64_t seed;
   cli_strings stops, extra_eos;
+  /* serving */
+  const char *host;
+  cli_strings aliases;
+  int port, rows, queue;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */

@@ -113,7 +113,7 @@ void help_verb(cli_verb_id verb)
   for (size_t i = 0; i < cli_n_flags; i++)
     if (cli_flags[i].verbs >> verb & 1)
       print_flag(&cli_flags[i]);
-  if (verb == VERB_RUN || verb == VERB_CHAT)
+  if (verb == VERB_RUN || verb == VERB_CHAT || verb == VERB_SERVE)
     out_printf("\nWithout MODEL the one model that is there is taken (tern ls).\n");
 }
 

@@ -16,6 +16,7 @@
 const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_RUN] = {"run", "[MODEL] [PROMPT|-]", "One answer, streamed to stdout.", 2, verb_run},
     [VERB_CHAT] = {"chat", "[MODEL]", "A conversation in the terminal.", 1, verb_chat},
+    [VERB_SERVE] = {"serve", "[MODEL]", "An HTTP server in the OpenAI dialect (docs/server.md).", 1, verb_serve},
     [VERB_LOGITS] = {"logits", "MODEL --ids 1,2,3 | --ids-file F", "The logits after a list of token ids.", 1,
                      verb_logits},
     [VERB_TOKENIZE] = {"tokenize", "MODEL [TEXT|-]", "Text to token ids, as a JSON array.", 2, verb_tokenize},

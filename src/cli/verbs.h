@@ -6,6 +6,7 @@
 
 tern_status verb_run(const cli_args *a, tern_error *err);
 tern_status verb_chat(const cli_args *a, tern_error *err);
+tern_status verb_serve(const cli_args *a, tern_error *err);
 tern_status verb_logits(const cli_args *a, tern_error *err);
 tern_status verb_tokenize(const cli_args *a, tern_error *err);
 tern_status verb_detokenize(const cli_args *a, tern_error *err);

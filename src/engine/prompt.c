@@ -63,21 +63,26 @@ tern_status prompt_encode(const tern_model *m, const char *text, size_t length, 
   return TERN_OK;
 }
 
+tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *variables, char **text,
+                             size_t *length, tern_error *err)
+{
+  TRY(prompt_check_chat(m, err));
+  char *request = request_of(m, messages, variables);
+  if (!request)
+    return err_nomem(err, "messages");
+  tern_status status = chat_render(m->chat, request, strlen(request), text, length, err);
+  free(request); /* jansson's own allocation */
+  return status;
+}
+
 tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
                             size_t *n, tern_error *err)
 {
   char *prompt;
   size_t length;
-  TRY(prompt_check_chat(m, err));
-  char *request = request_of(m, messages, variables);
-  if (!request)
-    return err_nomem(err, "messages");
-  tern_status status = chat_render(m->chat, request, strlen(request), &prompt, &length, err);
-  free(request); /* jansson's own allocation */
-  if (status != TERN_OK)
-    return status;
+  TRY(prompt_chat_text(m, messages, variables, &prompt, &length, err));
   /* The template writes special tokens itself, BOS too. */
-  status = prompt_encode(m, prompt, length, false, ids, n, err);
+  tern_status status = prompt_encode(m, prompt, length, false, ids, n, err);
   mem_free(prompt);
   return status;
 }

@@ -21,5 +21,8 @@ tern_status prompt_encode(const tern_model *m, const char *text, size_t length, 
  * mem_free. TERN_E_NOT_FOUND where there is no template. */
 tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
                             size_t *n, tern_error *err);
+/* The same prompt as text (mem_free), before it is encoded. */
+tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *variables, char **text,
+                             size_t *length, tern_error *err);
 
 #endif

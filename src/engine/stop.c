@@ -18,14 +18,16 @@ void stop_close(stop_scan *s)
   buf_free(&s->text);
 }
 
-/* The first place at or after `from` where a stop string occurs, or SIZE_MAX. */
-static size_t first_stop(const stop_scan *s, size_t from)
+/* The first place at or after `from` where a stop string occurs, or SIZE_MAX; `hit` is then the string. */
+static size_t first_stop(stop_scan *s, size_t from)
 {
   size_t best = SIZE_MAX;
   for (size_t i = 0; i < s->n_stops; i++) {
     const char *at = memmem(s->text.data + from, s->text.length - from, s->stops[i], strlen(s->stops[i]));
-    if (at && (size_t)(at - s->text.data) < best)
+    if (at && (size_t)(at - s->text.data) < best) {
       best = (size_t)(at - s->text.data);
+      s->hit = s->stops[i];
+    }
   }
   return best;
 }

@@ -12,8 +12,9 @@
 typedef struct stop_scan {
   const char *const *stops; /* not owned, none empty */
   size_t n_stops;
-  buf text;    /* everything so far; after a stop, what precedes it */
-  size_t sent; /* bytes of `text` that were given out */
+  buf text;        /* everything so far; after a stop, what precedes it */
+  size_t sent;     /* bytes of `text` that were given out */
+  const char *hit; /* the stop string that ended the text; NULL: none has */
 } stop_scan;
 
 /* The strings must outlive the scan. Refuses empty ones. */

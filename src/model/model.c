@@ -110,7 +110,7 @@ static int device_max_tokens(model *m)
 {
   size_t fit = m->cx.backend->available(&m->cx) / 16 / plan_bytes_per_token(&m->config);
   int tokens = fit < MOST_DEVICE_PIECE ? (int)fit : MOST_DEVICE_PIECE;
-  return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
+  return tokens > MODEL_MAX_ROWS ? tokens / 64 * 64 : MODEL_MAX_ROWS; /* so that every buffer is well aligned */
 }
 
 /* ---- open ---- */

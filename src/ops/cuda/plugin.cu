@@ -189,7 +189,8 @@ static tern_status reserve(ops_context *cx, const ops_room *room, tern_error *er
     return err_set(err, TERN_E_LIMIT, "GPU memory: %zu MB of scratch are needed, but %zu MB are free", bytes >> 20,
                    cuda_memory_available(cx) >> 20);
   s->cx.scratch_bytes = cx->scratch_bytes = bytes;
-  return TERN_OK;
+  cuda_ok(&s->cx, cudaMemsetAsync(s->cx.scratch, 0, bytes, s->cx.stream)); /* kernels read padding, and do not use it */
+  return check(cx, err);
 }
 
 static void close_device(ops_context *cx)

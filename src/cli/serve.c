@@ -1,0 +1,111 @@
+/* serve.c - the server in the terminal: names, flags, signals.
+ *
+ * The model is served under the name of its repository or directory; what was typed and every --alias are accepted too.
+ * SIGINT and SIGTERM let running answers end, for a while, and the exit status is 0; a second one kills. Where the
+ * worker dies the server ends with its error.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/answer.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+#include "server/server.h"
+
+enum { DRAIN_SECONDS = 30 };
+
+/* "org/name" for .../models--org--name/snapshots/HASH, else the directory's own name. mem_free. */
+static char *name_of(const char *dir)
+{
+  static const char hub[] = "/models--", snapshots[] = "/snapshots/";
+  const char *at = strstr(dir, hub), *end = at ? strstr(at, snapshots) : NULL;
+  if (end) {
+    at += sizeof hub - 1;
+    char *name = mem_strndup(at, (size_t)(end - at)), *dashes = name ? strstr(name, "--") : NULL;
+    if (dashes) {
+      *dashes = '/';
+      memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
+    }
+    return name;
+  }
+  size_t n = strlen(dir);
+  while (n > 1 && dir[n - 1] == '/')
+    n--;
+  const char *last = dir + n;
+  while (last > dir && last[-1] != '/')
+    last--;
+  return mem_strndup(last, n - (size_t)(last - dir));
+}
+
+static void log_line(void *user, const char *line)
+{
+  (void)user;
+  say_more("%s", line);
+}
+
+/* Until a signal came or the worker died. */
+static tern_status serve(const cli_args *a, const answerer *r, const char *const *names, size_t n_names,
+                         tern_error *err)
+{
+  server *s;
+  server_options options = {
+      .host = a->host ? a->host : "127.0.0.1",
+      .port = a->port,
+      .names = names,
+      .n_names = n_names,
+      .sampling = r->options.sampling,
+      .seeded = ARGS_GIVEN(a, seed),
+      .max_tokens = a->max_tokens,
+      .variables = r->variables,
+      .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue},
+      .log = log_line,
+  };
+  options.sampling.seed = a->seed;
+  TRY(server_open(r->model, &options, &s, err));
+  bool v6 = strchr(options.host, ':');
+  say("serving %s at http://%s%s%s:%d", names[0], v6 ? "[" : "", options.host, v6 ? "]" : "", server_port(s));
+  tern_status status = sig_await(server_death_fd(s)) ? server_death(s, err) : TERN_OK;
+  if (status == TERN_OK)
+    say_more("closing: answers may take %d s to end", DRAIN_SECONDS);
+  server_close(s, status == TERN_OK ? DRAIN_SECONDS : 0);
+  return status;
+}
+
+static tern_status serve_named(const cli_args *a, const answerer *r, const char *dir, const char *typed,
+                               tern_error *err)
+{
+  size_t n = 0;
+  char *name = name_of(dir);
+  const char **names = mem_array(2 + a->aliases.n, sizeof *names);
+  tern_status status = name && names ? TERN_OK : err_nomem(err, "names");
+  if (status == TERN_OK) {
+    names[n++] = name;
+    if (typed && strcmp(typed, name) != 0)
+      names[n++] = typed;
+    for (size_t i = 0; i < a->aliases.n; i++)
+      names[n++] = a->aliases.items[i];
+    sig_hold();
+    status = serve(a, r, names, n, err);
+    sig_release();
+  }
+  mem_free(names);
+  mem_free(name);
+  return status;
+}
+
+tern_status verb_serve(const cli_args *a, tern_error *err)
+{
+  const char *name, *nothing;
+  char *dir;
+  answerer r = {0};
+  args_model_and_text(a, &name, &nothing);
+  TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
+  tern_status status = answer_open(a, dir, &r, err);
+  if (status == TERN_OK)
+    status = serve_named(a, &r, dir, name, err);
+  answer_close(&r);
+  mem_free(dir);
+  return status;
+}

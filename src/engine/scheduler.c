@@ -1,0 +1,567 @@
+/* scheduler.c - see scheduler.h.
+ *
+ * Three lists: `inbox`, under the lock, where sched_submit leaves jobs; `waiting` and `running`, which only the worker
+ * knows. A turn of the worker: take the inbox, drop what was cancelled, admit, make the rows, run the forward, let each
+ * row's job take its token.
+ */
+#include "engine/scheduler.h"
+
+#include <pthread.h>
+
+#include "base/mem.h"
+#include "base/threads.h"
+
+enum { WORKER_STACK = 1 << 20 };
+
+typedef struct job_list {
+  sched_job *first, **end;
+} job_list;
+
+struct scheduler {
+  tern_model *model;
+  sched_options options;
+  int context;
+  pthread_t worker;
+  atomic_bool closing;
+
+  pthread_mutex_t lock; /* guards the members down to the blank line */
+  pthread_cond_t news;
+  job_list inbox;
+  int inside; /* submitted and not ended */
+  bool dead;
+  tern_error death;
+  sched_stats stats;
+
+  /* the worker's own */
+  job_list waiting;
+  sched_job *running[MODEL_MAX_ROWS];
+  int n_running;
+  size_t set_aside; /* of running jobs */
+  bool retry;       /* room may be there for the first of `waiting` */
+};
+
+/* ---- lists ---- */
+
+static void list_clear(job_list *l)
+{
+  l->first = NULL;
+  l->end = &l->first;
+}
+
+static void list_add(job_list *l, sched_job *j)
+{
+  j->next = NULL;
+  *l->end = j;
+  l->end = &j->next;
+}
+
+static void list_move(job_list *to, job_list *from)
+{
+  if (!from->first)
+    return;
+  *to->end = from->first;
+  to->end = from->end;
+  list_clear(from);
+}
+
+static sched_job *list_take(job_list *l)
+{
+  sched_job *j = l->first;
+  l->first = j->next;
+  if (!l->first)
+    l->end = &l->first;
+  return j;
+}
+
+/* ---- the end of a job ---- */
+
+static void count_start(scheduler *s, sched_job *j)
+{
+  j->runs = true;
+  pthread_mutex_lock(&s->lock);
+  s->stats.running++;
+  s->stats.state_bytes = s->set_aside;
+  pthread_mutex_unlock(&s->lock);
+}
+
+static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
+{
+  pthread_mutex_lock(&s->lock);
+  s->inside--;
+  s->stats.running -= j->runs;
+  s->stats.state_bytes = s->set_aside;
+  bool given_up = end->status == TERN_E_CANCELLED || (end->status == TERN_OK && end->finish[0] == 'c');
+  if (given_up)
+    s->stats.cancelled++;
+  else if (end->status == TERN_OK)
+    s->stats.finished++;
+  else
+    s->stats.failed++;
+  pthread_mutex_unlock(&s->lock);
+}
+
+/* Gives everything back, then tells. The job is the caller's again. */
+static void end_job(scheduler *s, sched_job *j, tern_status status)
+{
+  tern_error err = j->err;
+  sched_end end = {.status = status,
+                   .err = &err,
+                   .finish = status == TERN_OK ? j->reply.finish : NULL,
+                   .stop = status == TERN_OK ? j->reply.stops.hit : NULL,
+                   .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0};
+  kv_seq_close(j->state);
+  j->state = NULL;
+  reply_close(&j->reply);
+  s->set_aside -= j->set_aside;
+  j->set_aside = 0;
+  s->retry = true;
+  count_end(s, j, &end);
+  j->on_end(j->user, &end);
+}
+
+static void end_cancelled(scheduler *s, sched_job *j)
+{
+  err_set(&j->err, TERN_E_CANCELLED, "cancelled after %lld tokens", (long long)j->position);
+  end_job(s, j, TERN_E_CANCELLED);
+}
+
+/* ---- admission ---- */
+
+/* Whether the job could run if it were alone. */
+static tern_status check_alone(scheduler *s, sched_job *j)
+{
+  const model *net = s->model->net;
+  size_t need = kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
+  size_t most = s->options.state_bytes;
+  if (!most)
+    most = model_memory_available(s->model->net) + kv_store_bytes(net->store);
+  j->seen = true;
+  if (need <= most)
+    return TERN_OK;
+  return err_set(&j->err, TERN_E_LIMIT,
+                 "memory: a prompt of %zu tokens and %d to come need %zu MB of state, but there are %zu MB", j->n,
+                 j->options.max_tokens, need >> 20, most >> 20);
+}
+
+/* Memory, sampler and all else that the job's steps need. *wait: not now. */
+static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
+{
+  model *net = s->model->net;
+  size_t need = kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
+  *wait = s->options.state_bytes && s->set_aside + need > s->options.state_bytes;
+  if (*wait)
+    return TERN_OK;
+  TRY(kv_seq_open(net->store, &j->state, &j->err));
+  tern_status status = model_reserve(net, j->state, 0, j->limit, &j->err);
+  if (status != TERN_OK && s->n_running > 0) { /* those that run will give some back */
+    kv_seq_close(j->state);
+    j->state = NULL;
+    *wait = true;
+    return TERN_OK;
+  }
+  TRY(status);
+  TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
+  j->set_aside = need;
+  s->set_aside += need;
+  return TERN_OK;
+}
+
+static void check_arrivals(scheduler *s)
+{
+  job_list kept;
+  list_clear(&kept);
+  while (s->waiting.first) {
+    sched_job *j = list_take(&s->waiting);
+    tern_status status = j->seen ? TERN_OK : check_alone(s, j);
+    if (atomic_load(&j->cancelled))
+      end_cancelled(s, j);
+    else if (status != TERN_OK)
+      end_job(s, j, status);
+    else
+      list_add(&kept, j);
+  }
+  list_move(&s->waiting, &kept);
+}
+
+static void admit(scheduler *s)
+{
+  while (s->waiting.first && s->n_running < s->options.rows && s->retry) {
+    sched_job *j = s->waiting.first;
+    bool wait;
+    tern_status status = start_job(s, j, &wait);
+    if (wait) {
+      s->retry = false;
+      return;
+    }
+    list_take(&s->waiting);
+    if (status != TERN_OK) {
+      end_job(s, j, status);
+      continue;
+    }
+    s->running[s->n_running++] = j;
+    count_start(s, j);
+    if (j->on_start)
+      j->on_start(j->user);
+  }
+}
+
+/* ---- a step ---- */
+
+static bool reads(const sched_job *j)
+{
+  return j->position < (int64_t)j->n - 1;
+}
+
+/* The part of the prompt that fits: none straddles the position from which keys are quantised. */
+static int piece_of(const scheduler *s, const sched_job *j, int most)
+{
+  const model *net = s->model->net;
+  int64_t left = (int64_t)j->n - 1 - j->position, together = model_piece_most(net, j->position);
+  left = left < together ? left : together;
+  if (net->prefill_step > 0 && net->prefill_step < most)
+    most = net->prefill_step;
+  return left < most ? (int)left : most;
+}
+
+static const int32_t first_token[] = {0};
+
+static batch_row step_row(const sched_job *j)
+{
+  /* The prompt's last id, then what was drawn. */
+  bool in_prompt = j->position < (int64_t)j->n;
+  return (batch_row){.sequence = j->state,
+                     .ids = in_prompt ? &j->ids[j->position] : &j->reply.token,
+                     .count = 1,
+                     .position = j->position,
+                     .split = (int64_t)j->n - 1,
+                     .kind = ROW_STEP,
+                     .want = first_token,
+                     .n_want = 1};
+}
+
+static batch_row read_row(const sched_job *j, int count)
+{
+  return (batch_row){.sequence = j->state,
+                     .ids = &j->ids[j->position],
+                     .count = count,
+                     .position = j->position,
+                     .split = (int64_t)j->n - 1,
+                     .kind = ROW_READ};
+}
+
+typedef struct step {
+  scheduler *scheduler;
+  batch_row rows[MODEL_MAX_ROWS];
+  sched_job *jobs[MODEL_MAX_ROWS];
+  int n;
+  int prompt_tokens;
+} step;
+
+static void add_row(step *t, sched_job *j, batch_row row)
+{
+  t->rows[t->n] = row;
+  t->jobs[t->n++] = j;
+}
+
+/* Steps of all that decode, then pieces of prompts, the older first. */
+static void make_rows(scheduler *s, step *t)
+{
+  int readers = 0, budget;
+  for (int i = 0; i < s->n_running; i++)
+    if (reads(s->running[i]))
+      readers++;
+    else
+      add_row(t, s->running[i], step_row(s->running[i]));
+  budget = s->model->net->plan.max_tokens - t->n;
+  if (t->n && budget > s->options.prompt_share)
+    budget = s->options.prompt_share;
+  for (int i = 0; i < s->n_running && readers && budget > 0; i++) {
+    sched_job *j = s->running[i];
+    if (!reads(j))
+      continue;
+    int fair = (budget + readers - 1) / readers, count = piece_of(s, j, fair);
+    add_row(t, j, read_row(j, count));
+    budget -= count;
+    readers--;
+    t->prompt_tokens += count;
+  }
+}
+
+static void take_logits(void *user, int row, int index, float *logits)
+{
+  (void)index;
+  step *t = user;
+  sched_job *j = t->jobs[row];
+  if (j->on_logits)
+    j->on_logits(j->user, logits, t->scheduler->model->info.vocab);
+  j->sampled = reply_sample(&j->reply, logits, &j->err);
+}
+
+static tern_status take_token(sched_job *j)
+{
+  TRY(j->sampled);
+  size_t before = reply_count(&j->reply);
+  /* The token is part of the answer unless it is a stop id, which reply_accept knows; its text may go out inside. */
+  TRY(reply_accept(&j->reply, &j->err));
+  if (reply_count(&j->reply) > before && j->on_token)
+    j->on_token(j->user, &j->reply);
+  return TERN_OK;
+}
+
+/* What the forward gave, to the jobs; those that ended leave. */
+static void advance(scheduler *s, const step *t)
+{
+  int generated = 0;
+  for (int i = 0; i < t->n; i++) {
+    sched_job *j = t->jobs[i];
+    bool stepped = t->rows[i].kind == ROW_STEP;
+    j->position += t->rows[i].count;
+    if (!stepped)
+      continue;
+    size_t before = reply_count(&j->reply);
+    j->sampled = take_token(j);
+    generated += reply_count(&j->reply) > before;
+  }
+  pthread_mutex_lock(&s->lock);
+  s->stats.steps++;
+  s->stats.prompt_tokens += (uint64_t)t->prompt_tokens;
+  for (int i = 0; i < t->n; i++)
+    s->stats.prompt_tokens += t->rows[i].kind == ROW_STEP && t->jobs[i]->position == (int64_t)t->jobs[i]->n;
+  s->stats.generated_tokens += (uint64_t)generated;
+  pthread_mutex_unlock(&s->lock);
+}
+
+/* Ends running jobs that are done, failed or cancelled. */
+static void let_go(scheduler *s)
+{
+  int kept = 0;
+  for (int i = 0; i < s->n_running; i++) {
+    sched_job *j = s->running[i];
+    if (j->sampled != TERN_OK)
+      end_job(s, j, j->sampled);
+    else if (j->reply.finish)
+      end_job(s, j, TERN_OK);
+    else if (atomic_load(&j->cancelled))
+      end_cancelled(s, j);
+    else
+      s->running[kept++] = j;
+  }
+  s->n_running = kept;
+}
+
+static tern_status run_step(scheduler *s, tern_error *err)
+{
+  step t = {.scheduler = s};
+  make_rows(s, &t);
+  mem_forbid(!t.prompt_tokens); /* in test builds: decoding allocates nothing */
+  tern_status status = model_forward(s->model->net, &(batch){t.rows, t.n, &s->closing}, take_logits, &t, err);
+  mem_forbid(false);
+  if (status == TERN_OK)
+    advance(s, &t);
+  return status;
+}
+
+/* ---- the worker ---- */
+
+/* Waits for work. False: the scheduler closes. */
+static bool take_inbox(scheduler *s)
+{
+  pthread_mutex_lock(&s->lock);
+  while (!s->inbox.first && !s->waiting.first && !s->n_running && !atomic_load(&s->closing))
+    pthread_cond_wait(&s->news, &s->lock);
+  list_move(&s->waiting, &s->inbox);
+  pthread_mutex_unlock(&s->lock);
+  return !atomic_load(&s->closing);
+}
+
+/* Ends everything that is left with one error. */
+static void end_all(scheduler *s, const tern_error *why)
+{
+  for (int i = 0; i < s->n_running; i++) {
+    s->running[i]->err = *why;
+    end_job(s, s->running[i], why->status);
+  }
+  s->n_running = 0;
+  pthread_mutex_lock(&s->lock);
+  s->dead = s->stats.dead = true;
+  s->death = *why;
+  list_move(&s->waiting, &s->inbox);
+  pthread_mutex_unlock(&s->lock);
+  while (s->waiting.first) {
+    sched_job *j = list_take(&s->waiting);
+    j->err = *why;
+    end_job(s, j, why->status);
+  }
+}
+
+static void *work(void *user)
+{
+  scheduler *s = user;
+  tern_error err = {0};
+  tern_status status = TERN_OK;
+  while (status == TERN_OK && take_inbox(s)) {
+    let_go(s);
+    check_arrivals(s);
+    s->retry = s->retry || !s->n_running;
+    admit(s);
+    if (s->n_running)
+      status = run_step(s, &err);
+    let_go(s);
+  }
+  bool closing = atomic_load(&s->closing);
+  if (closing)
+    err_set(&err, TERN_E_CANCELLED, "the server is closing");
+  end_all(s, &err);
+  if (!closing && s->options.on_death)
+    s->options.on_death(s->options.user, &err);
+  return NULL;
+}
+
+static int start_worker(scheduler *s)
+{
+  pthread_attr_t attributes;
+  sigset_t before;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, WORKER_STACK);
+  threads_block_signals(&before); /* the new thread inherits it */
+  int failed = pthread_create(&s->worker, &attributes, work, s);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return failed;
+}
+
+static tern_status check_options(const tern_model *m, const sched_options *o, tern_error *err)
+{
+  if (o->rows < 0 || o->rows > MODEL_MAX_ROWS)
+    return err_set(err, TERN_E_USAGE, "rows: %d: 1 to %d run together", o->rows, MODEL_MAX_ROWS);
+  if (o->queue < 0 || o->prompt_share < 0 || o->context < 0)
+    return err_set(err, TERN_E_USAGE, "scheduler: negative numbers mean nothing here");
+  const model *net = m->net;
+  if (net->weights.positions.data && o->context > net->weights.positions.n)
+    return err_set(err, TERN_E_LIMIT, "ctx: %d positions, but %s has learned %lld and no more", o->context,
+                   net->config.arch->name, (long long)net->weights.positions.n);
+  return TERN_OK;
+}
+
+tern_status sched_open(tern_model *m, const sched_options *options, scheduler **out, tern_error *err)
+{
+  sched_options o = options ? *options : (sched_options){0};
+  TRY(check_options(m, &o, err));
+  scheduler *s = mem_zalloc(sizeof *s);
+  if (!s)
+    return err_nomem(err, "scheduler");
+  o.rows = o.rows ? o.rows : SCHED_ROWS;
+  o.queue = o.queue ? o.queue : SCHED_QUEUE;
+  o.prompt_share = o.prompt_share ? o.prompt_share : SCHED_PROMPT_SHARE;
+  s->model = m;
+  s->options = o;
+  s->context = o.context ? o.context : session_default_context(&m->net->config);
+  list_clear(&s->inbox);
+  list_clear(&s->waiting);
+  s->retry = true;
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->news, NULL);
+  if (start_worker(s)) {
+    pthread_cond_destroy(&s->news);
+    pthread_mutex_destroy(&s->lock);
+    mem_free(s);
+    return err_nomem(err, "worker thread");
+  }
+  *out = s;
+  return TERN_OK;
+}
+
+void sched_close(scheduler *s)
+{
+  if (!s)
+    return;
+  pthread_mutex_lock(&s->lock);
+  atomic_store(&s->closing, true);
+  pthread_cond_signal(&s->news);
+  pthread_mutex_unlock(&s->lock);
+  pthread_join(s->worker, NULL);
+  pthread_cond_destroy(&s->news);
+  pthread_mutex_destroy(&s->lock);
+  mem_free(s);
+}
+
+/* ---- other threads ---- */
+
+static tern_status check_job(const scheduler *s, const sched_job *j, tern_error *err)
+{
+  int vocab = s->model->info.vocab;
+  if (j->n == 0)
+    return err_set(err, TERN_E_USAGE, "prompt: it has no tokens");
+  for (size_t i = 0; i < j->n; i++)
+    if (j->ids[i] < 0 || j->ids[i] >= vocab)
+      return err_set(err, TERN_E_USAGE, "prompt: token id %d at place %zu: the vocabulary has ids 0 to %d", j->ids[i],
+                     i, vocab - 1);
+  if (j->options.max_tokens < 1)
+    return err_set(err, TERN_E_USAGE, "max_tokens: %d: give a number from 1 up", j->options.max_tokens);
+  size_t need = j->n + (size_t)j->options.max_tokens - 1;
+  if (need > (size_t)s->context)
+    return err_set(err, TERN_E_LIMIT,
+                   "context: a prompt of %zu tokens and %d to come need %zu positions, but there are %d", j->n,
+                   j->options.max_tokens - 1, need, s->context);
+  return TERN_OK;
+}
+
+static tern_status take_in(scheduler *s, sched_job *const *jobs, int n, tern_error *err)
+{
+  int most = s->options.rows + s->options.queue;
+  if (s->dead)
+    return err_set(err, s->death.status, "%s", s->death.text);
+  if (n > most)
+    return err_set(err, TERN_E_LIMIT, "%d answers at once, but at most %d run or wait", n, most);
+  if (n > most - s->inside) {
+    s->stats.turned_away += (uint64_t)n;
+    return err_set(err, TERN_E_BUSY, "%d requests run or wait, and no more than %d do: try again later", s->inside,
+                   most);
+  }
+  for (int i = 0; i < n; i++)
+    list_add(&s->inbox, jobs[i]);
+  s->inside += n;
+  pthread_cond_signal(&s->news);
+  return TERN_OK;
+}
+
+tern_status sched_submit(scheduler *s, sched_job *const *jobs, int n, tern_error *err)
+{
+  for (int i = 0; i < n; i++) {
+    sched_job *j = jobs[i];
+    TRY(check_job(s, j, err));
+    j->next = NULL;
+    atomic_store(&j->cancelled, false);
+    j->runs = j->seen = false;
+    j->state = NULL;
+    j->position = 0;
+    j->limit = (int64_t)j->n + j->options.max_tokens - 1;
+    j->set_aside = 0;
+    j->reply = (reply){0};
+    j->sampled = TERN_OK;
+    j->err = (tern_error){0};
+  }
+  pthread_mutex_lock(&s->lock);
+  tern_status status = take_in(s, jobs, n, err);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
+void sched_cancel(scheduler *s, sched_job *job)
+{
+  (void)s; /* the worker looks at the flag before every step */
+  atomic_store(&job->cancelled, true);
+}
+
+void sched_get_stats(scheduler *s, sched_stats *out)
+{
+  pthread_mutex_lock(&s->lock);
+  *out = s->stats;
+  out->waiting = s->inside - s->stats.running;
+  pthread_mutex_unlock(&s->lock);
+}
+
+int sched_context(const scheduler *s)
+{
+  return s->context;
+}

@@ -1,0 +1,188 @@
+/* choices.c - see choices.h. */
+#include "server/choices.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* ---- on the worker ---- */
+
+static void ring(choices *c)
+{
+  eventfd_write(c->bell, 1);
+}
+
+static bool add_text(void *user, const char *text, size_t n)
+{
+  choice *o = user;
+  pthread_mutex_lock(&o->set->lock);
+  buf_add(&o->text, text, n);
+  o->failed |= o->text.failed;
+  bool go_on = !o->failed;
+  pthread_mutex_unlock(&o->set->lock);
+  return go_on;
+}
+
+static void add_token(void *user, const reply *r)
+{
+  choice *o = user;
+  pthread_mutex_lock(&o->set->lock);
+  if (o->job.top >= 0) {
+    if (mem_grow(&o->tokens, &o->capacity, o->n_tokens + 1, sizeof *o->tokens)) {
+      choice_token *t = &o->tokens[o->n_tokens++];
+      t->id = r->token;
+      t->logprob = r->logprob;
+      t->n_top = r->n_top;
+      memcpy(t->top_ids, r->top_ids, (size_t)r->n_top * sizeof *t->top_ids);
+      memcpy(t->top_values, r->top_values, (size_t)r->n_top * sizeof *t->top_values);
+    } else {
+      o->failed = true;
+    }
+  }
+  bool news = o->text.length || o->n_tokens;
+  pthread_mutex_unlock(&o->set->lock);
+  if (news)
+    ring(o->set);
+}
+
+static void note_start(void *user)
+{
+  choice *o = user;
+  pthread_mutex_lock(&o->set->lock);
+  o->started = true;
+  pthread_mutex_unlock(&o->set->lock);
+  ring(o->set);
+}
+
+/* The bell is rung under the lock: once `ended` shows, the set may be freed. */
+static void note_end(void *user, const sched_end *end)
+{
+  choice *o = user;
+  choices *c = o->set;
+  pthread_mutex_lock(&c->lock);
+  o->end = *end;
+  o->err = *end->err;
+  o->end.err = &o->err;
+  o->ended = true;
+  ring(c);
+  pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- on the connection's thread ---- */
+
+tern_status choices_open(server *s, int n, choices **out, tern_error *err)
+{
+  choices *c = mem_zalloc(sizeof *c);
+  if (!c)
+    return err_nomem(err, "request");
+  c->server = s;
+  c->n = n;
+  c->at = mem_array((size_t)n, sizeof *c->at);
+  c->bell = c->at ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+  if (c->bell < 0) {
+    mem_free(c->at);
+    mem_free(c);
+    return err_nomem(err, "request");
+  }
+  pthread_mutex_init(&c->lock, NULL);
+  for (int i = 0; i < n; i++) {
+    choice *o = &c->at[i];
+    o->set = c;
+    o->job.on_start = note_start;
+    o->job.on_token = add_token;
+    o->job.on_end = note_end;
+    o->job.options.on_text = add_text;
+    o->job.options.user = o;
+    o->job.user = o;
+  }
+  *out = c;
+  return TERN_OK;
+}
+
+tern_status choices_submit(choices *c, tern_error *err)
+{
+  sched_job **jobs = mem_array((size_t)c->n, sizeof *jobs);
+  if (!jobs)
+    return err_nomem(err, "request");
+  for (int i = 0; i < c->n; i++)
+    jobs[i] = &c->at[i].job;
+  tern_status status = sched_submit(c->server->scheduler, jobs, c->n, err);
+  mem_free(jobs);
+  if (status == TERN_OK)
+    c->submitted = c->n;
+  return status;
+}
+
+choices_news choices_wait(choices *c, int fd, int milliseconds)
+{
+  eventfd_t count;
+  struct pollfd at[2] = {{.fd = c->bell, .events = POLLIN}, {.fd = fd, .events = POLLRDHUP}};
+  int n = poll(at, 2, milliseconds);
+  if (n > 0 && at[1].revents)
+    return CHOICES_GONE;
+  if (n <= 0)
+    return CHOICES_QUIET;
+  eventfd_read(c->bell, &count);
+  return CHOICES_NEWS;
+}
+
+void choices_close(choices *c)
+{
+  if (!c)
+    return;
+  for (int i = 0; i < c->submitted; i++)
+    sched_cancel(c->server->scheduler, &c->at[i].job);
+  for (;;) { /* within a step */
+    choices_lock(c);
+    bool over = !c->submitted || choices_all_ended(c);
+    choices_unlock(c);
+    if (over)
+      break;
+    choices_wait(c, -1, -1);
+  }
+  for (int i = 0; i < c->n; i++) {
+    buf_free(&c->at[i].text);
+    mem_free(c->at[i].tokens);
+  }
+  pthread_mutex_destroy(&c->lock);
+  close(c->bell);
+  mem_free(c->at);
+  mem_free(c);
+}
+
+void choices_lock(choices *c)
+{
+  pthread_mutex_lock(&c->lock);
+}
+
+void choices_unlock(choices *c)
+{
+  pthread_mutex_unlock(&c->lock);
+}
+
+bool choices_all_ended(const choices *c)
+{
+  for (int i = 0; i < c->n; i++)
+    if (!c->at[i].ended)
+      return false;
+  return true;
+}
+
+const choice *choices_first_failure(const choices *c)
+{
+  for (int i = 0; i < c->n; i++)
+    if (c->at[i].ended && c->at[i].end.status != TERN_OK)
+      return &c->at[i];
+  return NULL;
+}
+
+bool choices_any_started(const choices *c)
+{
+  for (int i = 0; i < c->n; i++)
+    if (c->at[i].started)
+      return true;
+  return false;
+}

@@ -1,0 +1,61 @@
+/* choices.h - the answers that one request asked for (n of each prompt), as jobs of the scheduler with one reader.
+ *
+ * The worker leaves text, tokens and ends under the set's lock and rings; the connection's thread waits for the bell
+ * and for the client's going at once. What is not yet read is bounded by the answers' own max_tokens: a reader that is
+ * slow holds up nobody and costs no more than its answer.
+ */
+#ifndef TERN_SERVER_CHOICES_H
+#define TERN_SERVER_CHOICES_H
+
+#include "server/srv.h"
+
+/* One token with its alternatives, where they were asked for. */
+typedef struct choice_token {
+  int32_t id;
+  float logprob;
+  int n_top;
+  int32_t top_ids[REPLY_MOST_TOP];
+  float top_values[REPLY_MOST_TOP];
+} choice_token;
+
+typedef struct choices choices;
+
+typedef struct choice {
+  sched_job job;
+  choices *set;
+  buf text;             /* not yet read */
+  choice_token *tokens; /* likewise */
+  size_t n_tokens, capacity;
+  bool started, ended, failed; /* failed: memory ran out here */
+  sched_end end;               /* once ended; end.err points to `err` */
+  tern_error err;
+} choice;
+
+struct choices {
+  server *server;
+  pthread_mutex_t lock;
+  int bell; /* eventfd */
+  int n, submitted;
+  choice *at; /* [n] */
+};
+
+/* What one wait saw. */
+typedef enum choices_news { CHOICES_NEWS, CHOICES_QUIET, CHOICES_GONE } choices_news;
+
+/* n jobs whose ids and options the caller then fills in (callbacks are ours). */
+tern_status choices_open(server *s, int n, choices **out, tern_error *err);
+tern_status choices_submit(choices *c, tern_error *err);
+/* Waits until something happened, the client behind `fd` has gone, or so many milliseconds passed (< 0: no end). */
+choices_news choices_wait(choices *c, int fd, int milliseconds);
+/* Cancels what runs, waits until all have ended, frees. NULL is fine. */
+void choices_close(choices *c);
+
+/* Between these the worker does not change the set. */
+void choices_lock(choices *c);
+void choices_unlock(choices *c);
+/* Under the lock: whether all have ended; the first that did not end well, or NULL. */
+bool choices_all_ended(const choices *c);
+const choice *choices_first_failure(const choices *c);
+bool choices_any_started(const choices *c);
+
+#endif

@@ -1,0 +1,49 @@
+/* conversation.h - a request that generates, from its body to the end of its answer, in any dialect.
+ *
+ * All dialects share one internal request (oai_request: OpenAI's fields say what the others' do, and more) and one way
+ * to wait, to leave and to stream; a dialect reads its own body into the one and writes answers in its own shape.
+ *
+ * The whole answer waits until all choices have ended. A stream begins once the first of them was admitted, so that a
+ * refusal still has its HTTP status; from then on events go out whenever the worker rings, a comment when it was silent
+ * for long, and an error as an event.
+ */
+#ifndef TERN_SERVER_CONVERSATION_H
+#define TERN_SERVER_CONVERSATION_H
+
+#include "server/openai.h"
+
+typedef struct conversation conversation;
+
+typedef struct dialect {
+  const char *prefix; /* of ids */
+  bool chat;
+  /* The body in OpenAI's fields, in place or anew: takes over *root and puts a reference there, on failure too. NULL:
+   * it has them already. */
+  bool (*translate)(json_t **root, oai_fault *fault);
+  json_t *(*whole)(conversation *v); /* new reference */
+  /* Parts of a stream. `delta` is called for choices whose end is not out; c->ended: that is now to be told. */
+  void (*begin)(conversation *v, buf *out);
+  void (*delta)(conversation *v, int index, const choice *c, buf *out);
+  void (*finish)(conversation *v, buf *out);
+  void (*fail)(conversation *v, int status, const char *message, buf *out);
+} dialect;
+
+struct conversation {
+  server *server;
+  const dialect *dialect;
+  oai_request request;
+  oai_writer writer;
+  choices *set;
+  int fd;
+  bool begun;                    /* the stream's first events are out */
+  bool closed[OAI_MOST_CHOICES]; /* choices whose end is out */
+};
+
+/* The whole of such a route. */
+void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a);
+
+/* Tokens of all prompts, and of all answers so far that have ended. */
+size_t conversation_prompt_tokens(const conversation *v);
+size_t conversation_answer_tokens(const conversation *v);
+
+#endif

@@ -1,0 +1,82 @@
+/* openai.h - the OpenAI dialect: what a request says, as numbers and ids, and what goes back.
+ *
+ * Fields are read strictly: a wrong type, a value out of range, and a field that is not understood and could change the
+ * answer are errors that name the field. docs/server.md lists what is understood and what is let be.
+ */
+#ifndef TERN_SERVER_OPENAI_H
+#define TERN_SERVER_OPENAI_H
+
+#include "server/choices.h"
+
+enum { OAI_MOST_STOPS = 16, OAI_MOST_CHOICES = 16 };
+
+typedef struct oai_prompt {
+  int32_t *ids;
+  size_t n;
+} oai_prompt;
+
+typedef struct oai_request {
+  bool chat; /* else a text completion */
+  bool stream, include_usage;
+  bool logprobs;
+  int top_logprobs;
+  int n, max_tokens; /* max_tokens 0: not said */
+  bool seeded;
+  tern_sampling sampling;
+  const char *model; /* as it is to be called in the answer */
+  const char *stops[OAI_MOST_STOPS];
+  size_t n_stops;
+  int32_t *bias_ids;
+  float *bias_values;
+  json_t *root;      /* the body: strings above point into it */
+  json_t *variables; /* of the template; NULL: none */
+  oai_prompt prompts[OAI_MOST_CHOICES];
+  int n_prompts;
+} oai_request;
+
+/* What is wrong with a request. */
+typedef struct oai_fault {
+  const char *param; /* points into the request's root, or is a literal */
+  const char *code;  /* NULL: as srv_fault has it */
+  int status;        /* of HTTP; 0: as the error's own */
+  tern_error err;
+} oai_fault;
+
+/* openai_fields.c. Takes over `root`. Free with oai_clear in any case. False: *fault says why. */
+bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai_fault *fault);
+void oai_clear(oai_request *r);
+/* An error about a field; returns false. */
+bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* conversation.c: a fault as a response. */
+void oai_answer_fault(srv_response *a, const oai_fault *f);
+
+/* openai_messages.c: makes messages what templates take: text parts are joined, null content is "", arguments of tool
+ * calls become objects, a developer is the system where the template knows none. In place. */
+bool oai_fix_messages(const server *s, json_t *messages, oai_fault *fault);
+
+/* openai_write.c */
+typedef struct oai_writer {
+  const server *server;
+  const oai_request *request;
+  int64_t created;
+  char id[48];
+  size_t offsets[OAI_MOST_CHOICES]; /* of texts so far, in characters: for text_offset */
+} oai_writer;
+
+/* prefix: of the id, a literal. */
+void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
+/* One choice of a whole answer. New reference. */
+json_t *oai_whole_choice(oai_writer *w, int index, const choice *c);
+/* The document around them; takes over `list`. */
+json_t *oai_whole(const oai_writer *w, json_t *list, json_t *usage);
+json_t *oai_usage(size_t prompt, size_t completion);
+/* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
+void oai_add_first(oai_writer *w, int index, buf *out);
+/* Text and tokens of the choice that were not read yet; `final`: with the reason why it ended. */
+void oai_add_delta(oai_writer *w, int index, const choice *c, bool final, buf *out);
+void oai_add_usage(const oai_writer *w, json_t *usage, buf *out);
+void oai_add_event(json_t *document, buf *out); /* takes over the reference */
+void oai_add_done(buf *out);
+
+#endif

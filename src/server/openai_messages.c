@@ -1,0 +1,126 @@
+/* openai_messages.c - messages as clients send them, made into what chat templates take. See openai.h.
+ *
+ * What is done is what mlx_lm.server does (process_message_content), with types checked. Keys that are not looked at
+ * here go to the template as they are.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "format/json_util.h"
+#include "server/openai.h"
+
+static bool wrong_at(oai_fault *fault, size_t i, const char *what, const char *wanted)
+{
+  char text[200];
+  snprintf(text, sizeof text, "message %zu: %s: %s", i, what, wanted);
+  return oai_wrong(fault, "messages", "%s", text);
+}
+
+/* ---- content ---- */
+
+/* The texts of parts, one after another. */
+static bool join_parts(json_t *message, const json_t *parts, size_t at, oai_fault *fault)
+{
+  buf text = {0};
+  for (size_t i = 0; i < json_array_size(parts); i++) {
+    const json_t *part = json_array_get(parts, i), *words = json_object_get(part, "text");
+    const char *type = json_string_value(json_object_get(part, "type"));
+    if (!type || strcmp(type, "text") != 0 || !json_is_string(words)) {
+      buf_free(&text);
+      return wrong_at(fault, at, "content", "only parts {\"type\": \"text\", \"text\": \"…\"} are supported");
+    }
+    buf_add(&text, json_string_value(words), json_string_length(words));
+  }
+  int bad =
+      text.failed ? -1 : json_object_set_new(message, "content", json_stringn(text.data ? text.data : "", text.length));
+  buf_free(&text);
+  if (bad)
+    err_nomem(&fault->err, "messages");
+  return !bad;
+}
+
+static bool fix_content(json_t *message, size_t at, oai_fault *fault)
+{
+  const json_t *content = json_object_get(message, "content");
+  if (json_is_string(content))
+    return true;
+  if (json_is_array(content))
+    return join_parts(message, content, at, fault);
+  if (content && !json_is_null(content))
+    return wrong_at(fault, at, "content", "must be a string, a list of parts, or null");
+  if (json_object_set_new(message, "content", json_string("")) == 0)
+    return true;
+  err_nomem(&fault->err, "messages");
+  return false;
+}
+
+/* ---- tool calls of an assistant's turn ---- */
+
+/* Templates want arguments as an object; clients send its text. */
+static bool fix_arguments(json_t *function, size_t at, oai_fault *fault)
+{
+  json_t *arguments = json_object_get(function, "arguments"), *parsed;
+  if (!json_is_string(arguments))
+    return !arguments || json_is_object(arguments) || json_is_null(arguments) ||
+           wrong_at(fault, at, "arguments of a tool call", "must be the text of a JSON object");
+  if (!json_string_length(arguments))
+    return true;
+  if (jsonu_parse("arguments", json_string_value(arguments), json_string_length(arguments), &parsed, &fault->err) !=
+      TERN_OK)
+    return wrong_at(fault, at, "arguments of a tool call", "must be the text of a JSON object");
+  bool finite = jsonu_finite(parsed);
+  json_object_set_new(function, "arguments", parsed);
+  return finite || wrong_at(fault, at, "arguments of a tool call", "NaN and infinities are not JSON");
+}
+
+static bool fix_tool_calls(json_t *message, size_t at, oai_fault *fault)
+{
+  json_t *calls = json_object_get(message, "tool_calls");
+  if (!calls || json_is_null(calls))
+    return true;
+  if (!json_is_array(calls))
+    return wrong_at(fault, at, "tool_calls", "must be a list");
+  for (size_t i = 0; i < json_array_size(calls); i++) {
+    json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
+    if (!json_is_object(call) || (function && !json_is_object(function)))
+      return wrong_at(fault, at, "tool_calls", "each must be an object with a \"function\" that is one");
+    if (function && !fix_arguments(function, at, fault))
+      return false;
+  }
+  return true;
+}
+
+/* ---- roles ---- */
+
+static bool knows_developer(const server *s)
+{
+  size_t n;
+  const char *source = s->model->chat ? chat_template_source(s->model->chat, false, &n) : NULL;
+  return source && memmem(source, n, "developer", strlen("developer"));
+}
+
+static bool fix_role(const server *s, json_t *message, size_t at, oai_fault *fault)
+{
+  const char *role = json_string_value(json_object_get(message, "role"));
+  if (!role)
+    return wrong_at(fault, at, "role", "must be a string");
+  if (strcmp(role, "developer") != 0 || knows_developer(s))
+    return true;
+  return json_object_set_new(message, "role", json_string("system")) == 0;
+}
+
+bool oai_fix_messages(const server *s, json_t *messages, oai_fault *fault)
+{
+  if (!json_is_array(messages) || !json_array_size(messages))
+    return oai_wrong(fault, "messages", "must be a list of messages, and not empty");
+  for (size_t i = 0; i < json_array_size(messages); i++) {
+    json_t *message = json_array_get(messages, i);
+    if (!json_is_object(message))
+      return oai_wrong(fault, "messages", "message %zu is not an object", i);
+    if (!fix_role(s, message, i, fault) || !fix_content(message, i, fault) || !fix_tool_calls(message, i, fault))
+      return false;
+  }
+  return true;
+}

@@ -1,0 +1,208 @@
+/* server.c - the server's beginning and end, and what all routes answer with: documents and errors. */
+#include "server/srv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "format/json_util.h"
+
+/* ---- beginning and end ---- */
+
+static void note_death(void *user, const tern_error *err)
+{
+  server *s = user;
+  pthread_mutex_lock(&s->lock);
+  s->death = *err;
+  pthread_mutex_unlock(&s->lock);
+  eventfd_write(s->death_fd, 1);
+}
+
+tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
+{
+  server *s = mem_zalloc(sizeof *s);
+  if (!s)
+    return err_nomem(err, "server");
+  s->model = m;
+  s->options = *options;
+  if (!s->options.most_body)
+    s->options.most_body = SERVER_MOST_BODY;
+  s->started = time(NULL);
+  pthread_mutex_init(&s->log_lock, NULL);
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->quiet, NULL);
+  s->death_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  s->options.scheduling.on_death = note_death;
+  s->options.scheduling.user = s;
+  tern_status status = s->death_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
+  if (status == TERN_OK)
+    status = sched_open(m, &s->options.scheduling, &s->scheduler, err);
+  if (status == TERN_OK)
+    status = http_start(s, err);
+  if (status != TERN_OK) {
+    server_close(s, 0);
+    return status;
+  }
+  *out = s;
+  return TERN_OK;
+}
+
+int server_port(const server *s)
+{
+  return s->port;
+}
+
+int server_death_fd(const server *s)
+{
+  return s->death_fd;
+}
+
+tern_status server_death(server *s, tern_error *err)
+{
+  pthread_mutex_lock(&s->lock);
+  tern_error death = s->death;
+  pthread_mutex_unlock(&s->lock);
+  return death.status == TERN_OK ? TERN_OK : err_set(err, death.status, "%s", death.text);
+}
+
+/* Until no request is being answered, or the time is over. */
+static void drain(server *s, double seconds)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += (time_t)seconds;
+  pthread_mutex_lock(&s->lock);
+  s->draining = true;
+  while (s->active && pthread_cond_timedwait(&s->quiet, &s->lock, &until) == 0)
+    ;
+  pthread_mutex_unlock(&s->lock);
+}
+
+void server_close(server *s, double drain_seconds)
+{
+  if (!s)
+    return;
+  if (s->daemon) {
+    http_quiesce(s);
+    drain(s, drain_seconds);
+    http_stop(s); /* cuts connections; those that wait for answers cancel them */
+  }
+  sched_close(s->scheduler);
+  if (s->death_fd >= 0)
+    close(s->death_fd);
+  pthread_cond_destroy(&s->quiet);
+  pthread_mutex_destroy(&s->lock);
+  pthread_mutex_destroy(&s->log_lock);
+  mem_free(s);
+}
+
+bool srv_serves(const server *s, const char *name)
+{
+  for (size_t i = 0; i < s->options.n_names; i++)
+    if (!strcmp(s->options.names[i], name))
+      return true;
+  return false;
+}
+
+void srv_log(server *s, const char *format, ...)
+{
+  char line[512];
+  va_list args;
+  if (!s->options.log)
+    return;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  pthread_mutex_lock(&s->log_lock);
+  s->options.log(s->options.user, line);
+  pthread_mutex_unlock(&s->log_lock);
+}
+
+/* ---- documents ---- */
+
+void srv_json(srv_response *a, int status, json_t *document)
+{
+  char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+  json_decref(document);
+  a->status = text ? status : 500;
+  a->type = "application/json";
+  a->body = text ? text : strdup("{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}");
+  a->length = a->body ? strlen(a->body) : 0;
+}
+
+static const char *error_type(int status)
+{
+  return status == 429 ? "rate_limit_error" : status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+json_t *srv_error_json(int status, const char *param, const char *code, const char *message)
+{
+  return json_pack("{s{ss ss ss? ss?}}", "error", "message", message, "type", error_type(status), "param", param,
+                   "code", code);
+}
+
+void srv_error(srv_response *a, int status, const char *param, const char *code, const char *message)
+{
+  char clean[sizeof((tern_error *)0)->text]; /* messages quote what came in: only valid UTF-8 may go out again */
+  srv_shape *shape = a->shape ? a->shape : srv_error_json;
+  srv_json(a, status, shape(status, param, code, err_clean_copy(message, clean, sizeof clean)));
+  if (status == 429)
+    a->retry_after = 1;
+}
+
+int srv_http_status(tern_status status)
+{
+  switch (status) {
+  case TERN_E_USAGE:
+  case TERN_E_FORMAT:
+  case TERN_E_UNSUPPORTED:
+  case TERN_E_LIMIT:
+  case TERN_E_TEMPLATE:
+  case TERN_E_NOT_FOUND:
+    return 400;
+  case TERN_E_BUSY:
+    return 429;
+  case TERN_E_NOMEM:
+  case TERN_E_CANCELLED:
+    return 503;
+  default:
+    return 500;
+  }
+}
+
+void srv_fault(srv_response *a, const char *param, const tern_error *err)
+{
+  static const struct {
+    tern_status status;
+    const char *code;
+  } codes[] = {{TERN_E_BUSY, "overloaded"},
+               {TERN_E_LIMIT, "limit_exceeded"},
+               {TERN_E_UNSUPPORTED, "unsupported"},
+               {TERN_E_TEMPLATE, "template_error"}};
+  const char *code = NULL;
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+    if (codes[i].status == err->status)
+      code = codes[i].code;
+  srv_error(a, srv_http_status(err->status), param, code, err->text);
+}
+
+bool srv_body(const srv_request *q, srv_response *a, json_t **out)
+{
+  tern_error err = {0};
+  size_t bad;
+  if (!utf8_valid(q->body, q->length, &bad))
+    err_set(&err, TERN_E_FORMAT, "body: byte %zu is not UTF-8", bad);
+  else if (jsonu_parse("body", q->body, q->length, out, &err) == TERN_OK) {
+    if (jsonu_finite(*out))
+      return true;
+    json_decref(*out);
+    err_set(&err, TERN_E_FORMAT, "body: NaN and infinities are not JSON");
+  }
+  srv_fault(a, NULL, &err);
+  return false;
+}

@@ -1,0 +1,92 @@
+/* srv.h - what the files of src/server/ share: the server, a request as a route sees it, and what a route answers.
+ *
+ * A route is a function from a request to a response. It runs on the connection's thread and may wait. A response is a
+ * whole text, or a source from which pieces of an event stream are drawn.
+ */
+#ifndef TERN_SERVER_SRV_H
+#define TERN_SERVER_SRV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "server/server.h"
+
+enum { SRV_CLASSES = 6 /* of HTTP status: 1xx to 5xx */ };
+
+struct server {
+  tern_model *model;
+  server_options options;
+  scheduler *scheduler;
+  struct MHD_Daemon *daemon;
+  int port, death_fd;
+  time_t started;
+  atomic_uint_least64_t requests; /* numbers them */
+  atomic_uint_least64_t responses[SRV_CLASSES];
+  pthread_mutex_t log_lock;
+  pthread_mutex_t lock; /* guards what follows */
+  pthread_cond_t quiet; /* `active` fell to 0 */
+  int active;           /* requests being answered */
+  bool draining;
+  tern_error death;
+};
+
+typedef struct srv_request {
+  uint64_t number;
+  const char *path;
+  const char *body; /* [length], and a NUL */
+  size_t length;
+  int fd; /* of the connection: what tells that the client has gone */
+} srv_request;
+
+/* A stream's text, piece by piece. `next` waits for more and appends it to `out`; false: that was all. *gone: the
+ * client has left. `close` cancels what still runs, waits for that, and frees. */
+typedef struct srv_source {
+  bool (*next)(void *self, buf *out, bool *gone);
+  void (*close)(void *self);
+  void *self;
+} srv_source;
+
+/* An error object in a dialect's shape, new reference. */
+typedef json_t *srv_shape(int status, const char *param, const char *code, const char *message);
+
+typedef struct srv_response {
+  srv_shape *shape; /* of errors; NULL: OpenAI's */
+  int status;
+  const char *type; /* of the content */
+  char *body;       /* malloc'ed; NULL: empty, or a stream */
+  size_t length;
+  int retry_after; /* seconds; 0: none */
+  srv_source source;
+  bool gone; /* the client has left: nobody to answer */
+} srv_response;
+
+typedef void srv_route(server *s, const srv_request *q, srv_response *a);
+
+/* A JSON document; takes over the reference. NULL, or no memory to print it: 500. */
+void srv_json(srv_response *a, int status, json_t *document);
+/* An error object, in the response's shape. `param` and `code` may be NULL. */
+void srv_error(srv_response *a, int status, const char *param, const char *code, const char *message);
+/* The same from an error of tern's: its status chooses HTTP's. */
+void srv_fault(srv_response *a, const char *param, const tern_error *err);
+srv_shape srv_error_json; /* OpenAI's */
+int srv_http_status(tern_status status);
+/* The request's body as a JSON object without NaN and infinities; false: the response has the error. */
+bool srv_body(const srv_request *q, srv_response *a, json_t **out);
+/* Whether a request may name the model so. */
+bool srv_serves(const server *s, const char *name);
+void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The routes, by file. */
+srv_route oai_chat, oai_completions;      /* openai.c */
+srv_route ant_messages, ant_count_tokens; /* anthropic.c */
+srv_shape ant_error;
+srv_route text_tokenize, text_detokenize, text_template;      /* text_routes.c */
+srv_route info_models, info_model, info_health, info_metrics; /* info_routes.c */
+
+/* http.c: the listening socket and MHD around the routes. */
+tern_status http_start(server *s, tern_error *err);
+void http_quiesce(server *s);
+void http_stop(server *s);
+
+#endif

@@ -1,0 +1,310 @@
+"""The server against the command line: same text, streams, usage, stops, cancellation, overload, an orderly end."""
+
+import concurrent.futures
+import json
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from serving import EOS, GOLDEN, Server, chat, until  # noqa: E402
+from tally import Tally  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
+
+tally = Tally()
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+PROMPTS = ["Hello", "a", "The quick brown fox jumps over the lazy dog. " * 4, "\u00e4\u00f6\u00fc \u4f60\u597d", "x" * 200, "def f(x):\n  return", "1 2 3", "?"]
+MODELS = [("llama-4bit", "exact"), ("gemma3-bf16", "exact"), ("qwen2-mxfp4", "fast")]
+
+
+def run(model, prompt, *flags):
+    done = tern("run", model, "--json", *flags, "--prompt", prompt)
+    if done.status:
+        raise RuntimeError(done.error_line)
+    answer = json.loads(done.out)
+    answer["text"] = tern("run", model, *flags, "--prompt", prompt).out[:-1].decode()  # whole, where it holds a NUL too
+    return answer
+
+
+def at_once(calls):
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        return [f.result() for f in [pool.submit(c) for c in calls]]
+
+
+# ---- the command line's text
+
+
+def test_same_as_run():
+    for name, numerics in MODELS:
+        model = GOLDEN / name / "model"
+        with Server(model, "--numerics", numerics) as s:
+            want = [run(model, p, "--numerics", numerics, "--temp", 0, "--max-tokens", 24) for p in PROMPTS]
+            got = at_once([lambda p=p: s.ask(CHAT, chat(p)) for p in PROMPTS])
+            raw = at_once([lambda p=p: s.ask(TEXT, {"prompt": p, "max_tokens": 24}) for p in PROMPTS])
+            for p, w, (status, g, _), (_, r, _) in zip(PROMPTS, want, got, raw):
+                label = f"{name} {p[:10]!r}"
+                if not tally.check(f"{label}: 200", status == 200, g):
+                    continue
+                choice = g["choices"][0]
+                tally.check(f"{label}: text", choice["message"]["content"] == w["text"], lambda: f"{choice} != {w['text']!r}")
+                tally.check(f"{label}: finish", choice["finish_reason"] == w["finish_reason"])
+                same = all(g["usage"][k] == w["usage"][k] for k in ("prompt_tokens", "completion_tokens", "total_tokens"))
+                tally.check(f"{label}: usage", same, f"{g['usage']} {w['usage']}")
+                w = run(model, p, "--numerics", numerics, "--raw", "--max-tokens", 24)
+                tally.check(f"{label}: raw text", r["choices"][0]["text"] == w["text"])
+            sampled = ["--temp", 0.9, "--top-p", 0.95, "--seed", 7, "--repetition-penalty", 1.1, "--max-tokens", 24]
+            fields = {"temperature": 0.9, "top_p": 0.95, "seed": 7, "repetition_penalty": 1.1}
+            got = at_once([lambda p=p: s.ask(CHAT, chat(p, **fields)) for p in PROMPTS])
+            for p, (_, g, _) in zip(PROMPTS, got):
+                w = run(model, p, "--numerics", numerics, *sampled)
+                tally.check(f"{name} {p[:10]!r}: sampled", g["choices"][0]["message"]["content"] == w["text"])
+
+
+# ---- streams
+
+
+def joined(events, index=0, key="delta"):
+    out = ""
+    for e in events:
+        for c in e["choices"] if isinstance(e, dict) else []:
+            if c["index"] == index:
+                out += c["delta"].get("content", "") if key == "delta" else c["text"]
+    return out
+
+
+def test_streams(s):
+    body = chat("Hello", temperature=0.8, seed=3, n=3, logprobs=True, top_logprobs=3, max_tokens=40)
+    whole = s.ask(CHAT, body)[1]
+    events = s.stream(CHAT, {**body, "stream_options": {"include_usage": True}})
+    tally.check("stream: ends with [DONE]", events[-1] == "[DONE]")
+    events = events[:-1]
+    tally.check("stream: usage", events[-1]["usage"] == whole["usage"] and events[-1]["choices"] == [])
+    tally.check("stream: usage is null before", all(e["usage"] is None for e in events[:-1]))
+    tally.check("stream: one id", len({e["id"] for e in events}) == 1)
+    for i in range(3):
+        w = whole["choices"][i]
+        mine = [c for e in events for c in e["choices"] if c["index"] == i]
+        tally.check(f"stream {i}: role first", mine[0]["delta"] == {"role": "assistant", "content": ""})
+        tally.check(f"stream {i}: text", joined(events, i) == w["message"]["content"])
+        tally.check(f"stream {i}: one finish", [c["finish_reason"] for c in mine if c["finish_reason"]] == [w["finish_reason"]])
+        tokens = [t for c in mine if c["logprobs"] for t in c["logprobs"]["content"]]
+        tally.check(f"stream {i}: logprobs", tokens == w["logprobs"]["content"])
+        tally.check(f"stream {i}: as many as usage says", len(tokens) == 40 or w["finish_reason"] == "stop", len(tokens))
+        alone = s.ask(CHAT, chat("Hello", temperature=0.8, seed=3 + i, max_tokens=40))[1]
+        tally.check(f"choice {i} has seed + {i}", alone["choices"][0]["message"]["content"] == w["message"]["content"])
+    for c in whole["choices"]:
+        for t in c["logprobs"]["content"]:
+            tops = [x["logprob"] for x in t["top_logprobs"]]
+            if not tally.check("tops descend", tops == sorted(tops, reverse=True) and len(tops) == 3, tops):
+                break
+    body = {"prompt": ["one", "two"], "n": 2, "temperature": 1, "seed": 5, "max_tokens": 20, "logprobs": 2}
+    whole = s.ask(TEXT, body)[1]
+    events = s.stream(TEXT, body)
+    for i in range(4):
+        tally.check(f"text stream {i}", joined(events[:-1], i, "text") == whole["choices"][i]["text"])
+    tally.check("text: index", [c["index"] for c in whole["choices"]] == [0, 1, 2, 3])
+    ids = s.ask("/tokenize", {"prompt": "one"})[1]["tokens"]
+    again = s.ask(TEXT, {**body, "prompt": [ids, ids]})[1]
+    tally.check("ids as prompts", [c["text"] for c in again["choices"]][:2] == [c["text"] for c in whole["choices"]][:2])
+
+
+def test_stops(s):
+    text = s.ask(CHAT, chat("Hello", max_tokens=40))[1]["choices"][0]["message"]["content"]
+    for start in range(1, len(text) - 4, 3):
+        for n in (1, 2, 4):
+            stop = text[start : start + n]
+            if "\ufffd" in stop or "\0" in stop:
+                continue
+            body = chat("Hello", max_tokens=40, stop=[stop, "never to be seen"])
+            c = s.ask(CHAT, body)[1]["choices"][0]
+            want = text[: text.index(stop)]
+            tally.check(f"stop {stop!r}", c["message"]["content"] == want and c["finish_reason"] == "stop", lambda: f"{c} != {want!r}")
+            tally.check(f"stop {stop!r}, streamed", joined(s.stream(CHAT, body)[:-1]) == want)
+    one = s.ask(CHAT, chat("Hello", stop=text[3:5]))[1]["choices"][0]["message"]["content"]
+    tally.check("stop as a string", one == text[: text.index(text[3:5])])
+    biased = s.ask(CHAT, chat("Hello", logit_bias={str(EOS): 1000}))[1]
+    tally.check("logit_bias", biased["choices"][0]["finish_reason"] == "stop" and biased["usage"]["completion_tokens"] == 0, biased)
+
+
+def test_small_routes(s):
+    model = GOLDEN / "llama-4bit" / "model"
+    status, models, _ = s.ask("/v1/models")
+    ids = [m["id"] for m in models["data"]]
+    tally.check("models", status == 200 and ids[0] == s.name and "alias" in ids, models)
+    tally.check("one model", s.ask("/v1/models/alias")[0] == 200 and s.ask("/v1/models/other")[0] == 404)
+    for name in ids:
+        tally.check(f"model {name}", s.ask(CHAT, chat("a", model=name))[1].get("model") == name)
+    status, answer, _ = s.ask(CHAT, chat("a", model="gpt-9"))
+    tally.check("another model", status == 404 and answer["error"]["code"] == "model_not_found" and s.name in answer["error"]["message"], answer)
+    want = json.loads(tern("tokenize", model, "Hello w\u00f6rld").out)
+    got = s.ask("/tokenize", {"content": "Hello w\u00f6rld"})[1]
+    tally.check("tokenize", got == {"tokens": want, "count": len(want)}, got)
+    tally.check("detokenize", s.ask("/detokenize", {"tokens": want})[1] == {"content": "Hello w\u00f6rld"})
+    prompt = s.ask("/apply-template", {"messages": chat("Hi")["messages"]})[1]["prompt"]
+    tally.check("apply-template", prompt == "<|bos|><|user|>Hi<|end|><|assistant|>", prompt)
+    tally.check("health", s.ask("/health")[1] == {"status": "ok"})
+    tally.check("HEAD", s.ask("/health", method="HEAD")[0] == 200)
+    status, _, headers = s.ask(CHAT)
+    tally.check("405", status == 405 and headers["Allow"] == "POST")
+    tally.check("404", s.ask("/v1/nothing")[0] == 404)
+    parts = [{"role": "developer", "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief"}]}, {"role": "assistant", "content": None}]
+    got = s.ask("/apply-template", {"messages": parts})[1]["prompt"]
+    tally.check("parts, developer, null", got == "<|bos|><|system|>Be brief<|end|><|assistant|><|end|><|assistant|>", got)
+    quiet = {"user": "u", "metadata": {}, "store": False, "tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "stop": None}
+    a, b = s.ask(CHAT, chat("Hello", **quiet)), s.ask(CHAT, chat("Hello"))
+    tally.check("harmless fields", a[0] == 200 and a[1]["choices"] == b[1]["choices"], a)
+    long = s.ask(CHAT, chat("Hello", max_tokens=5000))
+    tally.check("too long", long[0] == 400 and long[1]["error"]["code"] == "context_length_exceeded", long)
+    rest = s.ask(TEXT, {"prompt": "y" * 980, "logit_bias": {str(EOS): -1000}})
+    tally.check("the default stops at the context's end", rest[0] == 200 and rest[1]["usage"]["total_tokens"] == 1025, rest)
+    wins = s.ask(CHAT, chat("Hello", max_tokens=9, max_completion_tokens=3))[1]
+    tally.check("max_completion_tokens wins", wins["usage"]["completion_tokens"] <= 3)
+    c = s.connect()
+    for _ in range(3):
+        c.request("GET", "/health")
+        tally.check("keep-alive", c.getresponse().read() == b'{"status":"ok"}')
+    c.close()
+
+
+# ---- leaving, waiting, too many
+
+
+def endless(s, stream=True, tokens=50000):
+    """A socket on which a long answer was asked for."""
+    body = json.dumps(chat("Hello", max_tokens=tokens, stream=stream, logit_bias={str(EOS): -1000})).encode()
+    sock = socket.create_connection(("127.0.0.1", s.port), timeout=60)
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return sock
+
+
+def test_disconnect(slow):
+    for stream in (True, False):
+        label = "stream" if stream else "whole"
+        before = slow.metric('requests_total{end="cancelled"}')
+        sock = endless(slow, stream)
+        tally.check(f"{label}: runs", until(lambda: slow.metric("requests_running") == 1))
+        sock.close()
+        gone = slow.metric("generated_tokens_total")
+        tally.check(f"{label}: cancelled", until(lambda: slow.metric('requests_total{end="cancelled"}') == before + 1, 10))
+        after = slow.metric("generated_tokens_total")
+        tally.check(f"{label}: at once", after - gone < 100, f"{after - gone} tokens after the client had gone")
+        tally.check(f"{label}: gives its state back", slow.metric("state_bytes") == 0 and slow.metric("requests_running") == 0)
+    sock = endless(slow)
+    waits = [endless(slow) for _ in range(2)] # one runs, two wait: a waiting one may leave too
+    until(lambda: slow.metric("requests_waiting") == 2)
+    waits[0].close()
+    tally.check("a waiting one leaves", until(lambda: slow.metric("requests_waiting") == 1, 10))
+    sock.close()
+    waits[1].close()
+    tally.check("all leave", until(lambda: slow.metric("requests_running") + slow.metric("requests_waiting") == 0, 10))
+
+
+def test_overload(slow):
+    socks = [endless(slow) for _ in range(3)]  # one runs, two wait
+    tally.check("full", until(lambda: slow.metric("requests_waiting") == 2))
+    status, answer, headers = slow.ask(CHAT, chat("Hello"))
+    ok = status == 429 and headers["Retry-After"] == "1" and answer["error"]["type"] == "rate_limit_error"
+    tally.check("429", ok, f"{status} {answer}")
+    status, answer, _ = slow.ask(CHAT, chat("Hello", n=4))
+    tally.check("more than ever fit", status == 400, f"{status} {answer}")
+    tally.check("turned away", slow.metric('requests_total{end="turned_away"}') == 1)
+    for sock in socks:
+        sock.close()
+    tally.check("room again", until(lambda: slow.ask(CHAT, chat("Hello", max_tokens=2))[0] == 200))
+
+
+def test_slow_reader(s):
+    """Ten who never read do not hold up others, nor does one who sends half a request."""
+    socks = [endless(s, tokens=900) for _ in range(10)]
+    half = socket.create_connection(("127.0.0.1", s.port))
+    half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
+    want = s.ask(CHAT, chat("Hello"))
+    tally.check("beside slow readers", want[0] == 200)
+    tally.check("their answers end", until(lambda: s.metric("requests_running") == 0))
+    for sock in [*socks, half]:
+        sock.close()
+
+
+def test_memory(s):
+    def rounds(n):
+        for _ in range(n):
+            at_once([lambda k=k: s.ask(CHAT, chat(f"Hello {k}", temperature=0.5, stream=k % 2 == 0)) for k in range(10)])
+
+    if b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes():
+        tally.skip("memory after 200 requests more", "a sanitizer keeps what was freed")
+        return
+    rounds(20)
+    before = s.memory()
+    rounds(20)
+    grown = s.memory() - before
+    tally.check("memory after 200 requests more", grown < 4 << 20, f"{grown} bytes more")
+
+
+# ---- beginning and end
+
+
+def test_end():
+    model = GOLDEN / "llama-4bit" / "model"
+    s = Server(model)
+    tally.check("SIGINT: 0", s.end(signal.SIGINT) == 0, s.status)
+    tally.check("nothing on stdout", s.out == "", s.out)
+    with Server(model, "--backend", "ref", "--threads", 1) as s:
+        got = []
+        reader = threading.Thread(target=lambda: got.append(s.ask(CHAT, chat("Hello", max_tokens=400, logit_bias={str(EOS): -1000}))))
+        reader.start()
+        until(lambda: s.metric("requests_running") == 1)
+        tally.check("SIGTERM: 0", s.end(signal.SIGTERM) == 0, s.status)
+        reader.join()
+        ok = got and got[0][0] == 200 and got[0][1]["usage"]["completion_tokens"] == 400
+        tally.check("a running answer is let end", ok, got)
+    with Server(model) as s:
+        done = tern("serve", model, "--port", s.port)
+        tally.check("port in use", done.status == 1 and len(done.err.strip().splitlines()) == 1 and str(s.port) in done.err, done.err)
+    done = tern("serve", model, "--host", "256.1.1.1")
+    tally.check("no such host", done.status == 1 and "256.1.1.1" in done.error_line, done.err)
+    done = tern("serve", model, "--port", "70000")
+    tally.check("no such port", done.status == 2, done.err)
+
+
+def test_death():
+    """The weights vanish beneath the worker: its requests fail, and the process ends with the error."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "m"
+        shutil.copytree(GOLDEN / "llama-4bit" / "model", model)
+        with Server(model, "--no-prepare") as s:
+            with open(model / "model.safetensors", "r+b") as f:
+                f.truncate(4096)
+            try:
+                status = s.ask(CHAT, chat("Hello"))[0]
+            except OSError:
+                status = 500
+            tally.check("a request when the worker dies", status >= 500, status)
+            s.process.wait(30)
+            s.end()
+            tally.check("the process ends", s.status == 1 and "model.safetensors" in s.err, f"{s.status} {s.err}")
+
+
+def main():
+    test_same_as_run()
+    with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
+        for test in (test_streams, test_stops, test_small_routes, test_slow_reader, test_memory):
+            test(s)
+        tally.check("ends well", s.end() == 0, s.status)
+    with Server(GOLDEN / "llama-4bit" / "model", "--backend", "ref", "--threads", 1, "--ctx", 100000, "--decode-concurrency", 1, "--queue", 2) as s:
+        test_disconnect(s)
+        test_overload(s)
+    test_end()
+    test_death()
+    return tally.close()
+
+
+if __name__ == "__main__":
+    start = time.monotonic()
+    sys.exit(main())

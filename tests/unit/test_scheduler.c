@@ -1,0 +1,457 @@
+/* test_scheduler.c - promise 2 under continuous batching: a job's tokens, text and logits are those of the job alone,
+ * whatever joins, leaves or is cancelled beside it; and admission and cancellation give back what they took. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/scheduler.h"
+
+enum { JOBS = 12, LONGEST = 140, MOST_TOKENS = 40, MOST_TEXT = 4096 };
+
+/* What is seen of one job. The worker writes it, under the lock of the house. */
+typedef struct seen {
+  struct house *house;
+  sched_job job;
+  int32_t prompt[LONGEST], ids[MOST_TOKENS];
+  uint64_t rows[MOST_TOKENS + 1]; /* hashes of logits */
+  size_t n_ids, n_rows, n_text;
+  char text[MOST_TEXT];
+  int cancel_at; /* token count at which it is cancelled; < 0: never */
+  bool cancel_at_start;
+  bool started, ended;
+  tern_status status;
+  tern_error err;
+  char finish[16];
+} seen;
+
+typedef struct house {
+  tern_model *model;
+  scheduler *scheduler;
+  pthread_mutex_t lock;
+  pthread_cond_t news;
+  int tokens; /* of all jobs */
+  int ended;
+} house;
+
+static uint64_t hash(const float *row, int n)
+{
+  uint64_t h = 1469598103934665603u;
+  for (size_t i = 0; i < (size_t)n * sizeof *row; i++)
+    h = (h ^ ((const uint8_t *)row)[i]) * 1099511628211u;
+  return h;
+}
+
+static bool on_text(void *user, const char *text, size_t n)
+{
+  seen *s = user;
+  if (s->n_text + n > MOST_TEXT)
+    return true;
+  memcpy(s->text + s->n_text, text, n);
+  s->n_text += n;
+  return true;
+}
+
+static void on_start(void *user)
+{
+  seen *s = user;
+  s->started = true;
+  if (s->cancel_at_start)
+    sched_cancel(s->house->scheduler, &s->job);
+}
+
+static void on_logits(void *user, const float *logits, int vocab)
+{
+  seen *s = user;
+  if (s->n_rows <= MOST_TOKENS)
+    s->rows[s->n_rows++] = hash(logits, vocab);
+}
+
+static void on_token(void *user, const reply *r)
+{
+  seen *s = user;
+  if (s->n_ids < MOST_TOKENS)
+    s->ids[s->n_ids] = r->token;
+  s->n_ids++;
+  pthread_mutex_lock(&s->house->lock);
+  s->house->tokens++;
+  pthread_cond_broadcast(&s->house->news);
+  pthread_mutex_unlock(&s->house->lock);
+  if ((int)s->n_ids == s->cancel_at)
+    sched_cancel(s->house->scheduler, &s->job);
+}
+
+static void on_end(void *user, const sched_end *end)
+{
+  seen *s = user;
+  house *h = s->house; /* the job may be gone once `ended` shows */
+  s->status = end->status;
+  s->err = *end->err;
+  assert_int_equal(end->n_ids, s->n_ids);
+  if (end->finish)
+    snprintf(s->finish, sizeof s->finish, "%s", end->finish);
+  pthread_mutex_lock(&h->lock);
+  s->ended = true;
+  h->ended++;
+  pthread_cond_broadcast(&h->news);
+  pthread_mutex_unlock(&h->lock);
+}
+
+static tern_model *open_model(const char *name, tern_model_options options)
+{
+  char dir[512];
+  tern_error err = {0};
+  tern_model *m = NULL;
+  snprintf(dir, sizeof dir, "%s/tests/golden/%s/model", TERN_SOURCE_DIR, name);
+  if (tern_model_open(dir, &options, &m, &err) != TERN_OK)
+    fail_msg("%s: %s", name, err.text);
+  return m;
+}
+
+static void house_open(house *h, tern_model *m, sched_options options)
+{
+  tern_error err = {0};
+  *h = (house){.model = m};
+  pthread_mutex_init(&h->lock, NULL);
+  pthread_cond_init(&h->news, NULL);
+  if (sched_open(m, &options, &h->scheduler, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+}
+
+static void house_close(house *h)
+{
+  sched_close(h->scheduler);
+  pthread_cond_destroy(&h->news);
+  pthread_mutex_destroy(&h->lock);
+}
+
+/* Until so many tokens came, or all `jobs` have ended. */
+static void await_tokens(house *h, int tokens, int jobs)
+{
+  pthread_mutex_lock(&h->lock);
+  while (h->tokens < tokens && h->ended < jobs)
+    pthread_cond_wait(&h->news, &h->lock);
+  pthread_mutex_unlock(&h->lock);
+}
+
+static void await_end(house *h, const seen *s)
+{
+  pthread_mutex_lock(&h->lock);
+  while (!s->ended)
+    pthread_cond_wait(&h->news, &h->lock);
+  pthread_mutex_unlock(&h->lock);
+}
+
+/* The i-th job: lengths from 1 to past the windows, every kind of sampling. */
+static void make_job(seen *s, house *h, int i)
+{
+  static const int lengths[JOBS] = {1, 2, 17, 64, 65, 100, 129, 33, 5, 139, 80, 12};
+  static const char *const stops[] = {"zzzz"};
+  uint32_t seed = 77 + (uint32_t)i;
+  *s = (seen){.house = h, .cancel_at = -1};
+  for (int k = 0; k < lengths[i]; k++) {
+    seed = seed * 1103515245u + 12345u;
+    s->prompt[k] = (int32_t)(seed >> 16) % 256;
+  }
+  tern_generate_options o = {.max_tokens = 10 + 7 * i % 29, .ignore_eos = i % 2, .on_text = on_text, .user = s};
+  o.sampling.seed = (uint64_t)i;
+  o.sampling.temp = i % 3 ? 0.5 + 0.2 * i : 0;
+  if (i == 4)
+    o.sampling.top_p = 0.9;
+  if (i == 5)
+    o.sampling.min_p = 0.05;
+  if (i == 7)
+    o.sampling.top_k = 20, o.sampling.repetition_penalty = 1.3;
+  if (i == 8)
+    o.sampling.presence_penalty = 0.5, o.sampling.frequency_penalty = 0.25;
+  if (i == 10)
+    o.stops = stops, o.n_stops = 1;
+  s->job = (sched_job){.ids = s->prompt,
+                       .n = (size_t)lengths[i],
+                       .options = o,
+                       .top = -1,
+                       .on_start = on_start,
+                       .on_token = on_token,
+                       .on_logits = on_logits,
+                       .on_end = on_end,
+                       .user = s};
+}
+
+static void submit(house *h, seen *s)
+{
+  tern_error err = {0};
+  sched_job *job = &s->job;
+  if (sched_submit(h->scheduler, &job, 1, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+}
+
+/* ---- alone ---- */
+
+static void keep_row(void *user, int64_t position, float *logits)
+{
+  (void)position;
+  seen *s = user;
+  s->rows[s->n_rows++] = hash(logits, s->house->model->info.vocab);
+}
+
+/* The same job by tern_generate, and the logits of a fresh session that is fed its tokens. */
+static void run_alone(seen *s)
+{
+  tern_session *alone;
+  tern_result result;
+  tern_error err = {0};
+  tern_generate_options o = s->job.options;
+  if (tern_session_open(s->house->model, NULL, &alone, &err) != TERN_OK ||
+      tern_generate(alone, s->prompt, s->job.n, &o, &result, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+  tern_session_close(alone);
+  s->n_ids = result.n_ids;
+  memcpy(s->ids, result.ids, result.n_ids * sizeof *result.ids);
+  snprintf(s->finish, sizeof s->finish, "%s", result.finish);
+  tern_result_clear(&result);
+
+  session *fresh;
+  session_sink sink = {keep_row, s};
+  session_request request = {.ids = s->prompt, .n = s->job.n, .limit = s->job.limit};
+  request.limit = (int64_t)s->job.n + MOST_TOKENS;
+  if (session_open(s->house->model->net, 0, &fresh, &err) != TERN_OK ||
+      session_sync(fresh, &request, &sink, NULL, &err) != TERN_OK)
+    fail_msg("%s", err.text);
+  for (size_t i = 0; i < s->n_ids; i++)
+    if (session_step(fresh, s->ids[i], &sink, &err) != TERN_OK)
+      fail_msg("%s", err.text);
+  session_close(fresh);
+}
+
+/* A job that was cut short has a beginning of what it gives alone. */
+static void expect_same(const seen *got, const seen *want, bool whole, int i, const char *name)
+{
+  if (whole && (got->n_ids != want->n_ids || strcmp(got->finish, want->finish)))
+    fail_msg("%s: job %d: %zu ids (%s), alone %zu (%s)", name, i, got->n_ids, got->finish, want->n_ids, want->finish);
+  if (whole && (got->n_text != want->n_text || memcmp(got->text, want->text, want->n_text)))
+    fail_msg("%s: job %d: other text", name, i);
+  assert_true(got->n_ids <= want->n_ids);
+  if (memcmp(got->ids, want->ids, got->n_ids * sizeof *got->ids))
+    fail_msg("%s: job %d: other ids", name, i);
+  if (memcmp(got->rows, want->rows, got->n_rows * sizeof *got->rows))
+    fail_msg("%s: job %d: other logits", name, i);
+  if (got->n_text <= want->n_text && memcmp(got->text, want->text, got->n_text))
+    fail_msg("%s: job %d: other text at its beginning", name, i);
+}
+
+/* ---- mixed load ---- */
+
+static void replay(tern_model *m, const char *name, sched_options options)
+{
+  house h;
+  seen *want = calloc(JOBS, sizeof *want), *got = calloc(JOBS, sizeof *got);
+  h.model = m;
+  for (int i = 0; i < JOBS; i++) {
+    make_job(&want[i], &h, i);
+    run_alone(&want[i]);
+  }
+  house_open(&h, m, options);
+  for (int i = 0; i < JOBS; i++) {
+    make_job(&got[i], &h, i);
+    if (i % 4 == 1)
+      got[i].cancel_at = 3 + i / 4;
+    got[i].cancel_at_start = i == 6;
+    submit(&h, &got[i]);
+    await_tokens(&h, i * 2, i + 1); /* those before are on their way */
+  }
+  for (int i = 0; i < JOBS; i++)
+    await_end(&h, &got[i]);
+  sched_stats stats;
+  sched_get_stats(h.scheduler, &stats);
+  assert_int_equal(stats.running, 0);
+  assert_int_equal(stats.waiting, 0);
+  assert_int_equal(stats.state_bytes, 0);
+  assert_int_equal(stats.finished + stats.cancelled, JOBS);
+  for (int i = 0; i < JOBS; i++) {
+    bool cut = got[i].status == TERN_E_CANCELLED;
+    if (got[i].status != TERN_OK && !cut)
+      fail_msg("%s: job %d: %s", name, i, got[i].err.text);
+    if (cut && got[i].cancel_at > 0)
+      assert_int_equal(got[i].n_ids, got[i].cancel_at); /* not one step more */
+    if (i == 6)
+      assert_true(cut && got[i].n_ids == 0);
+    expect_same(&got[i], &want[i], !cut, i, name);
+  }
+  house_close(&h);
+  free(want);
+  free(got);
+}
+
+static void a_mixed_load_has_the_bits_of_each_alone(void **state)
+{
+  (void)state;
+  static const char *const checkpoints[] = {"gemma3-bf16", "llama-4bit", "llama-sliding-8bit", "qwen2-mxfp4",
+                                            "qwen3-f16"};
+  static const sched_options options[] = {{0}, {.prompt_share = 7}, {.rows = 3, .prompt_share = 20}};
+  for (size_t c = 0; c < sizeof checkpoints / sizeof *checkpoints; c++)
+    for (int fast = 0; fast < 2; fast++) {
+      tern_model *m = open_model(checkpoints[c], (tern_model_options){.numerics = fast ? TERN_FAST : TERN_EXACT});
+      for (size_t o = 0; o < sizeof options / sizeof *options; o++)
+        replay(m, checkpoints[c], options[o]);
+      tern_model_close(m);
+    }
+}
+
+static void quantised_keys_too(void **state)
+{
+  (void)state;
+  tern_model_options options = {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 40};
+  tern_model *m = open_model("llama-4bit", options);
+  replay(m, "llama-4bit with quantised keys", (sched_options){.prompt_share = 9});
+  tern_model_close(m);
+}
+
+/* ---- cancellation ---- */
+
+static void a_job_may_end_between_any_two_steps(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("gemma3-bf16", (tern_model_options){0});
+  house h;
+  seen *beside = calloc(1, sizeof *beside), *want = calloc(1, sizeof *want), *s = calloc(1, sizeof *s);
+  h.model = m;
+  make_job(want, &h, 11);
+  run_alone(want);
+  house_open(&h, m, (sched_options){.prompt_share = 4});
+  for (int at = 0; at < 14; at++) {
+    make_job(beside, &h, 11);
+    make_job(s, &h, 3);
+    s->job.options.ignore_eos = true;
+    s->cancel_at = at;
+    s->cancel_at_start = at == 0;
+    submit(&h, beside);
+    submit(&h, s);
+    await_end(&h, s);
+    await_end(&h, beside);
+    assert_int_equal(s->status, TERN_E_CANCELLED);
+    assert_int_equal(s->n_ids, at);
+    expect_same(beside, want, true, 11, "beside one that is cancelled");
+  }
+  house_close(&h);
+  free(beside);
+  free(want);
+  free(s);
+  tern_model_close(m);
+}
+
+static void closing_ends_what_runs_and_waits(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0});
+  house h;
+  seen *s = calloc(4, sizeof *s);
+  house_open(&h, m, (sched_options){.rows = 1});
+  for (int i = 0; i < 4; i++) {
+    make_job(&s[i], &h, 9);
+    s[i].job.options.ignore_eos = true;
+    s[i].job.options.max_tokens = 880;
+    submit(&h, &s[i]);
+  }
+  await_tokens(&h, 1, 1);
+  house_close(&h);
+  assert_int_equal(h.ended, 4);
+  assert_int_equal(s[3].status, TERN_E_CANCELLED);
+  assert_false(s[3].started);
+  free(s);
+  tern_model_close(m);
+}
+
+/* ---- admission ---- */
+
+static void jobs_wait_for_memory_in_order(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0});
+  size_t one = kv_store_estimate(m->net->store, 139 + 35, m->net->plan.max_tokens);
+  house h;
+  seen *s = calloc(4, sizeof *s);
+  house_open(&h, m, (sched_options){.state_bytes = one + one / 2});
+  for (int i = 0; i < 3; i++) {
+    make_job(&s[i], &h, 9);
+    s[i].job.options.max_tokens = 30;
+    s[i].job.options.ignore_eos = true;
+    submit(&h, &s[i]);
+  }
+  for (int i = 0; i < 3; i++) {
+    await_end(&h, &s[i]);
+    assert_int_equal(s[i].status, TERN_OK);
+    for (int later = i + 2; later < 3; later++)
+      assert_false(s[later].ended);
+  }
+  /* What could not run even alone is refused with the numbers. */
+  make_job(&s[3], &h, 9);
+  s[3].job.options.max_tokens = 800;
+  submit(&h, &s[3]);
+  await_end(&h, &s[3]);
+  assert_int_equal(s[3].status, TERN_E_LIMIT);
+  assert_non_null(strstr(s[3].err.text, "139 tokens and 800 to come"));
+  assert_false(s[3].started);
+  house_close(&h);
+  free(s);
+  tern_model_close(m);
+}
+
+static void what_is_wrong_at_once_is_refused_at_once(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0});
+  house h;
+  tern_error err = {0};
+  seen *s = calloc(3, sizeof *s);
+  house_open(&h, m, (sched_options){.rows = 1, .queue = 1});
+  sched_job *jobs[3];
+  for (int i = 0; i < 3; i++) {
+    make_job(&s[i], &h, 9);
+    s[i].job.options.ignore_eos = true;
+    s[i].job.options.max_tokens = 880;
+    jobs[i] = &s[i].job;
+  }
+  s[0].job.options.max_tokens = 5000;
+  assert_int_equal(sched_submit(h.scheduler, jobs, 1, &err), TERN_E_LIMIT);
+  assert_non_null(strstr(err.text, "there are 1024"));
+  s[0].job.options.max_tokens = 0;
+  assert_int_equal(sched_submit(h.scheduler, jobs, 1, &err), TERN_E_USAGE);
+  s[0].job.options.max_tokens = 880;
+  s[0].prompt[3] = 320;
+  assert_int_equal(sched_submit(h.scheduler, jobs, 1, &err), TERN_E_USAGE);
+  s[0].prompt[3] = 1;
+  assert_int_equal(sched_submit(h.scheduler, jobs, 3, &err), TERN_E_LIMIT); /* more than ever fit */
+  assert_int_equal(sched_submit(h.scheduler, jobs, 2, &err), TERN_OK);
+  assert_int_equal(sched_submit(h.scheduler, jobs + 2, 1, &err), TERN_E_BUSY);
+  sched_cancel(h.scheduler, jobs[1]); /* it waits, and leaves all the same */
+  await_end(&h, &s[1]);
+  assert_false(s[1].started);
+  assert_int_equal(sched_submit(h.scheduler, jobs + 2, 1, &err), TERN_OK);
+  sched_cancel(h.scheduler, jobs[0]);
+  await_end(&h, &s[2]);
+  sched_stats stats;
+  sched_get_stats(h.scheduler, &stats);
+  assert_int_equal(stats.turned_away, 1);
+  assert_int_equal(stats.finished + stats.cancelled, 3);
+  house_close(&h);
+  free(s);
+  tern_model_close(m);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_mixed_load_has_the_bits_of_each_alone),
+      cmocka_unit_test(quantised_keys_too),
+      cmocka_unit_test(a_job_may_end_between_any_two_steps),
+      cmocka_unit_test(closing_ends_what_runs_and_waits),
+      cmocka_unit_test(jobs_wait_for_memory_in_order),
+      cmocka_unit_test(what_is_wrong_at_once_is_refused_at_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
