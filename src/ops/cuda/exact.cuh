@@ -142,7 +142,7 @@ bool exact_one_launch(cuda_context *cx, exact_job *job);
 bool exact_rows_one_launch(cuda_context *cx, exact_format format, exact_job *job);
 
 /* What tiles would cost, in a multiprocessor's time for 128 rows and one token of the largest tile, times 100. */
-int64_t exact_gemm_cost(const cuda_context *cx, exact_job *job);
+int64_t exact_gemm_cost(const cuda_context *cx, exact_format format, exact_job *job);
 
 void exact_rows_setup(cuda_context *cx);
 void exact_gemm_setup(cuda_context *cx);

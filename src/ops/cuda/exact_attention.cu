@@ -2,8 +2,7 @@
  *
  * Every sum runs left to right, so parallelism is what has no order: keys of a dot product, heads, dims of a sum over
  * values, tokens. exact_attention_step.cu and exact_attention_values.cu have the kernels of single tokens,
- * exact_attention_tile.cu those of a prompt's
- * neighbours; one kernel of sums serves both.
+ * exact_attention_tile.cu those of a prompt's neighbours; one kernel of sums serves both.
  *
  * What failed: one kernel for all of a token that sees few keys, a block of threads for each key/value head. At 100
  * keys it took what the three take together, at 1000 twice as long: one multiprocessor a head is too little bandwidth.

@@ -1,18 +1,17 @@
 /* exact_attention_values.cu - exact's sums over the values of single tokens.
  *
- * A lane has one dim of one head and adds up all keys, in order: a chain. A block of threads has 32 dims and WARPS
- * heads that share the values, a chain warp for each head, and more warps that do nothing but ask for what those will
- * need: values and terms, by cp.async, up to ten stages of 64 keys ahead. Ready and free places of the ring are told by
+ * A lane has one dim of one head and adds up all keys, in order: a chain. A block of threads has some dims of the heads
+ * that share the values, and beside the warps of its chains four that do nothing but ask for what those will need:
+ * values and terms, by cp.async, up to ten stages of 64 keys ahead. Ready and free places of the ring are told by
  * barriers in shared memory. A barrier only knows odd from even, so nobody may be a whole round ahead: there are more
  * places than suppliers.
  *
- * With few tokens it is 16 dims of four heads, in two warps, else 32. A multiprocessor takes in some 22 bytes a cycle
- * by cp.async and an addition takes 4.16, so 32 dims (128 bytes) a key were too much for one token, even shared by
- * four.
+ * Four heads have 32 dims a block, and 16 where tokens are few: then twice as many multiprocessors have chains, and
+ * each has to take in half as many bytes a key.
  *
- * What failed: a warp of 8 dims of 4 heads, which reads each value once, but 32 bytes of a line at a time (32 rows at
- * depth 8192 took twice as long). Products made by other warps meet the bandwidth of shared memory: 75 us at depth
- * 8192.
+ * What failed: a warp of 8 dims of 4 heads, which reads 32 bytes of a line at a time (32 rows at depth 8192 took twice
+ * as long). Two heads of 32 dims for a single token (10 cycles a key). Products made by other warps: they meet the
+ * bandwidth of shared memory (75 us at depth 8192).
  */
 #include "ops/cuda/attention_barrier.cuh"
 #include "ops/cuda/attention_copy.cuh"

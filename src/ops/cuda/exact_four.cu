@@ -1,7 +1,7 @@
 /* exact_four.cu - few tokens times a matrix in the layout CUDA_EXACT_4.
  *
  * As exact_rows.cu: a lane has a row and some tokens, a block has row_warps x (warps with other tokens of the same
- * rows), and a stage of a ring in shared memory has 256 k of the weights and of the inputs. One warp more only copies:
+ * rows), and a stage of a ring in shared memory has 512 k of the weights and of the inputs. One warp more only copies:
  * addresses and their waits stay out of the sums' way (they took a third of the time).
  *
  * For each k a lane spends 2 instructions on decoding and 2 a token, and a quarter of a 16-byte load a token. More
@@ -11,11 +11,12 @@
  *
  * Registers are filled ahead of their use: words by a whole body, inputs by 4 k. Bodies of 8 k were slower than those
  * of 32 and 64 by a fifth to a third: what is done at their ends adds up. Warps that go from stage to stage by
- * themselves (mbarriers instead of a barrier of the block) were slower too, by 5 to 10 %.
+ * themselves (mbarriers instead of a barrier of the block) were slower too, by 5 to 10 %; three stages of 256 k by 3 to
+ * 6 %.
  */
 #include "ops/cuda/exact_pack.cuh"
 
-enum { FOUR_STAGES = 3, FOUR_VALUES = 256, FOUR_WARPS = 15 /* that compute, at most */ };
+enum { FOUR_STAGES = 2, FOUR_VALUES = 512, FOUR_WARPS = 15 /* that compute, at most */ };
 
 static constexpr __host__ __device__ int stage_weights(int group) /* bytes of a tile's rows in a stage */
 {

@@ -13,7 +13,7 @@ static bool tiles_win(const cuda_context *cx, exact_format format, exact_job *jo
 {
   int64_t tiles = cuda_ceil(exact_blocks(job, 32), cx->processors), tokens = cuda_ceil(job->tokens, 4) * 4;
   int64_t cost = tiles * 32 * tokens * 100 / 128 * 100 / (format == EXACT_PACKED ? FOUR_WORTH : ROWS_WORTH);
-  return job->tokens > 8 && exact_gemm_cost(cx, job) < cost;
+  return job->tokens > 8 && exact_gemm_cost(cx, format, job) < cost;
 }
 
 static exact_format format_of(const cuda_matrix *m)

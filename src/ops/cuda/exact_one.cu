@@ -13,7 +13,7 @@
 #include "ops/cuda/exact_chain.cuh"
 #include "ops/cuda/exact_pack.cuh"
 
-static_assert(CHAIN_BODY == EXACT4_BODY, "makers of products take the bodies of the layout");
+static_assert((int)CHAIN_BODY == (int)EXACT4_BODY, "makers of products take the bodies of the layout");
 
 /* All at once, not a round trip for each 16 bytes of a thread. */
 static inline __device__ void copy_input(const exact_job &job, float4 *to)

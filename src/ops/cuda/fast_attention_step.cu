@@ -1,10 +1,11 @@
 /* fast_attention_step.cu - a chunk of one token: for rows that take a step each, and for whatever has no tile.
  *
  * A block of threads has a chunk of 256 positions and the query heads of one key/value head, so keys and values are
- * read once for all of them. That is memory's speed or nothing: a step at depth 8192 reads 33 MB a layer. So everything
- * is asked for at once, with cp.async into shared memory: all keys, in two stages of dims, and two blocks of values;
- * the other two take the place of the first dims as soon as those are done with. Two such blocks of threads fit on a
- * multiprocessor (dims of 128) and ask for 192 KB, nearly all that they will ever want.
+ * read once for all of them. That is memory's speed or nothing: a step at depth 8192 reads 33 MB a layer. So much is
+ * asked for at once, with cp.async into shared memory: all keys, in two stages of dims, and values as they get a place.
+ * Where two blocks of threads a multiprocessor are all there are, the first two blocks of values have one from the
+ * beginning (192 KB are on their way then, dims of 128, nearly all that is ever wanted), and the other two take that of
+ * the first dims. Where there are more, values take the place of keys, so that three blocks of threads fit.
  *
  * Sums: a thread has two keys and four heads and walks the dims; then two dims and two heads, and walks the keys. More
  * sums a thread mean fewer loads from shared memory for each; fewer threads do not matter, since the sums of one are

@@ -9,7 +9,7 @@
  * The definition's float sum costs 16 instructions there (two additions that make the dot product a float, two fused
  * multiply-adds, four outputs a lane), and they do not hide behind the mma: together 47 cycles, measured without
  * anything else. wgmma, which runs by itself, was tried with weights in registers and pieces of 32 tokens in turns: 85
- * TMAC/s against 100 here (its products alone took 55 cycles each, a quarter of what the tensor cores can).
+ * TMAC/s against 100 then (its products alone took 55 cycles each, a quarter of what the tensor cores can).
  *
  * Only the sum of the current part stays in registers. Slices and totals change once in 512 inputs and once in 4096,
  * and lie in shared memory, each thread's own.

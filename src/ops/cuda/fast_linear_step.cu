@@ -14,7 +14,7 @@
  * too, where a CTA has the same tile of both matrices.
  *
  * What was slower: CTAs of one tile each, two an SM, and a kernel to quantise (1.62 ms a step of an 8B model's linears
- * against 1.52); 8 warps, so that the next kernel's CTA finds room beside this one (1.69); asking for the next linear's
+ * against 1.54); 8 warps, so that the next kernel's CTA finds room beside this one (1.69); asking for the next linear's
  * weights, for the L2 cache, when this one's are all under way (4 % of a step, 6 % of a whole model's).
  */
 #include "ops/cuda/fast_linear.cuh"
