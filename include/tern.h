@@ -89,7 +89,7 @@ typedef struct tern_model_options {
   int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
   const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avxvnni", "avx512", "avx512vnni": that */
-  int gpu;                /* cuda: which GPU, as the driver counts them */
+  int gpu;                /* cuda: which GPU, as CUDA counts them; calls leave it the thread's current device */
   double gpu_memory;      /* cuda: the share of its memory that may be in use in all; 0: all of it */
   tern_prepare prepare;
   const char *prepared_dir; /* where prepared weights are kept; NULL: none are used or made */

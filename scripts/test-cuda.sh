@@ -33,6 +33,7 @@ for test in "$build"/cuda_test_*; do
   esac
 done
 part models "$build/cuda_models" "$@"
+part "long contexts" "$build/cuda_models" --long tests/golden/*/model
 part "100 runs beside other work" "$build/cuda_models" --runs 100 tests/golden/llama-4bit/model tests/golden/qwen3-f16/model
 
 if command -v compute-sanitizer >/dev/null; then

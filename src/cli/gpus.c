@@ -16,14 +16,17 @@ void gpus_find(gpus *out, bool measure)
   for (int i = 0; i < out->count && i < GPUS_MOST; i++) {
     if (plugin->describe(i, &out->devices[i], &out->fault) != TERN_OK)
       return;
-    if (measure && plugin->bandwidth(i, &out->gb_s[i], &out->fault) != TERN_OK)
+    if (measure && out->devices[i].built_for && plugin->bandwidth(i, &out->gb_s[i], &out->fault) != TERN_OK)
       return;
   }
 }
 
 bool gpus_usable(const gpus *g)
 {
-  return g->fault.status == TERN_OK && g->count > 0;
+  for (int i = 0; i < g->count && i < GPUS_MOST; i++)
+    if (g->devices[i].built_for)
+      return g->fault.status == TERN_OK;
+  return false;
 }
 
 const char *gpus_state(const gpus *g)

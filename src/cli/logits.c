@@ -224,6 +224,8 @@ tern_status verb_logits(const cli_args *a, tern_error *err)
   tern_model_options options;
   TRY(args_need_model(a, &name, NULL, err));
   TRY(use_options(a, &options, err));
+  if (a->trace && options.backend == TERN_BACKEND_AUTO && options.numerics != TERN_NATIVE)
+    options.backend = TERN_BACKEND_CPU; /* a GPU shows no single ops */
   tern_status status = gather(a, &t, err);
   if (status == TERN_OK)
     status = use_dir(a, name, NEED_WEIGHTS, &dir, err);

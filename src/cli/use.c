@@ -46,6 +46,9 @@ tern_status use_options(const cli_args *a, tern_model_options *out, tern_error *
   env_clear(&env);
   if (status != TERN_OK)
     return status;
+  if ((ARGS_GIVEN(a, gpu) || ARGS_GIVEN(a, gpu_memory)) && a->backend != TERN_BACKEND_AUTO &&
+      a->backend != TERN_BACKEND_CUDA)
+    return err_set(err, TERN_E_USAGE, "--gpu and --gpu-memory-fraction: change nothing without a GPU's backend");
   if (a->prepare && a->no_prepare)
     return err_set(err, TERN_E_USAGE, "--prepare and --no-prepare exclude each other");
   if (threads > found.most)
@@ -102,6 +105,8 @@ tern_status use_prepare(const char *dir, tern_model_options *o, tern_error *err)
     say("prepared %s in %s", dir, path);
   mem_free(path);
   o->prepare = TERN_PREPARE_AUTO;
+  if (o->backend == TERN_BACKEND_AUTO) /* it was the CPU's layout that was asked for */
+    o->backend = TERN_BACKEND_CPU;
   return TERN_OK;
 }
 

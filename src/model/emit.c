@@ -251,6 +251,7 @@ int emit_regroup(compiler *c, int x, const int32_t *from, int n, int width)
   }
   int32_t *home = c->cx->backend->alloc(c->cx, bytes);
   if (!home) {
+    ops_nomem(c->cx, "lists of heads", bytes, &c->shortage);
     c->failed = true;
     return y;
   }
@@ -467,6 +468,8 @@ static void apply_patches(compiler *c)
 tern_status emit_close(compiler *c, tern_error *err)
 {
   plan *p = c->plan;
+  if (c->shortage.status != TERN_OK)
+    return err_set(err, c->shortage.status, "%s", c->shortage.text);
   if (c->failed)
     return err_nomem(err, "plan");
   if (c->fault[0])

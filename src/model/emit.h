@@ -36,10 +36,11 @@ typedef struct compiler {
   size_t n_buffers, buffer_capacity;
   patch *patches;
   size_t n_patches, patch_capacity;
-  bool failed;       /* no memory */
-  bool plain;        /* plan_options.plain */
-  char fault[256];   /* types that do not go together, and where: the first found; "" */
-  op_record nowhere; /* takes writes after a failure; never read */
+  tern_error shortage; /* of the backend's memory; TERN_OK: none */
+  bool failed;         /* no memory */
+  bool plain;          /* plan_options.plain */
+  char fault[256];     /* types that do not go together, and where: the first found; "" */
+  op_record nowhere;   /* takes writes after a failure; never read */
   int layer;
 } compiler;
 

@@ -36,28 +36,50 @@ static tern_status open_cuda(model *m, const tern_model_options *o, tern_error *
       .device = o->gpu, .fast = o->numerics == TERN_FAST, .share = o->gpu_memory > 0 ? o->gpu_memory : 1};
   if (o->numerics == TERN_NATIVE)
     return err_set(err, TERN_E_UNSUPPORTED, "backend: cuda runs numerics exact and fast; native runs on ref");
-  if (!(options.share <= 1))
-    return err_set(err, TERN_E_USAGE, "gpu-memory-fraction: %g is not above 0 and at most 1", o->gpu_memory);
+  if (o->mlock || o->simd)
+    return err_set(err, TERN_E_UNSUPPORTED, "%s: changes nothing on backend cuda", o->mlock ? "mlock" : "simd");
   TRY(cuda_load(&plugin, err));
-  return plugin->open(&options, &m->cx, err);
+  TRY(plugin->open(&options, &m->cx, err));
+  size_t need = ckpt_bytes(m->ckpt), available = m->cx.backend->available(&m->cx);
+  return need <= available ? TERN_OK
+                           : err_set(err, TERN_E_LIMIT, "GPU memory: the weights need %zu MB, but %zu MB are free",
+                                     need >> 20, available >> 20);
+}
+
+/* Whether AUTO looks for a GPU: not where something asks for the CPU. */
+static bool may_use_gpu(const tern_model_options *o, bool headers_only)
+{
+  return o->numerics != TERN_NATIVE && !headers_only && !o->simd && !o->mlock && o->prepare != TERN_PREPARE_NOW &&
+         cuda_driver_there();
 }
 
 /* A GPU that does not work is no reason to fail where nobody asked for it, but one to tell. */
+static tern_status choose_auto(model *m, const tern_model_options *o, bool headers_only, const ops_backend *otherwise,
+                               tern_error *err)
+{
+  m->cx.backend = otherwise;
+  if (!may_use_gpu(o, headers_only))
+    return TERN_OK;
+  tern_status status = open_cuda(m, o, &m->backend_fault);
+  if (status == TERN_E_USAGE)
+    return err_set(err, status, "%s", m->backend_fault.text);
+  if (status == TERN_E_NOT_FOUND) /* a package without it: nothing is wrong */
+    m->backend_fault = (tern_error){0};
+  if (status != TERN_OK) {
+    if (m->cx.backend->close)
+      m->cx.backend->close(&m->cx);
+    m->cx.backend = otherwise;
+  }
+  return TERN_OK;
+}
+
 static tern_status choose_backend(model *m, const tern_model_options *o, bool headers_only, tern_error *err)
 {
   const ops_backend *ref = o->numerics == TERN_FAST ? ops_fast_ref() : ops_ref();
   const ops_backend *cpu = o->numerics == TERN_FAST ? ops_cpu_fast(m->simd) : ops_cpu(m->simd);
   switch (o->backend) {
   case TERN_BACKEND_AUTO:
-    m->cx.backend = o->numerics == TERN_NATIVE ? ref : cpu;
-    if (o->numerics == TERN_NATIVE || headers_only || o->simd || o->prepare == TERN_PREPARE_NOW || !cuda_driver_there())
-      break;
-    if (open_cuda(m, o, &m->backend_fault) != TERN_OK) {
-      if (m->backend_fault.status == TERN_E_NOT_FOUND) /* a package without it: nothing is wrong */
-        m->backend_fault = (tern_error){0};
-      m->cx.backend = cpu;
-    }
-    break;
+    return choose_auto(m, o, headers_only, o->numerics == TERN_NATIVE ? ref : cpu, err);
   case TERN_BACKEND_REF:
     m->cx.backend = ref;
     break;
@@ -88,7 +110,7 @@ static int device_max_tokens(model *m)
 {
   size_t fit = m->cx.backend->available(&m->cx) / 16 / plan_bytes_per_token(&m->config);
   int tokens = fit < MOST_DEVICE_PIECE ? (int)fit : MOST_DEVICE_PIECE;
-  return tokens > MODEL_MAX_ROWS ? tokens : MODEL_MAX_ROWS;
+  return tokens > MODEL_MAX_ROWS ? tokens / 64 * 64 : MODEL_MAX_ROWS; /* so that every buffer is well aligned */
 }
 
 /* ---- open ---- */
@@ -157,6 +179,8 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
   TRY(check_loop(m, o->max_kv_size > 0 || o->kv_bits > 0, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));
+  if (m->cx.backend->settle)
+    TRY(m->cx.backend->settle(&m->cx, err));
   m->opened = !headers_only;
   return TERN_OK;
 }
@@ -179,8 +203,9 @@ static tern_status check_kv_options(tern_model_options *o, tern_error *err)
   return TERN_OK;
 }
 
+/* *on_gpu: the backend that failed to open it has a device. */
 static tern_status open_one(const char *dir, const tern_model_options *o, bool headers_only, const tern_error *gpu,
-                            model **out, tern_error *err)
+                            model **out, bool *on_gpu, tern_error *err)
 {
   model *m = mem_zalloc(sizeof *m);
   if (!m)
@@ -190,21 +215,12 @@ static tern_status open_one(const char *dir, const tern_model_options *o, bool h
   if (gpu)
     m->backend_fault = *gpu;
   tern_status status = open_all(m, dir, o, headers_only, err);
+  *on_gpu = m->cx.backend && m->cx.backend->own_memory;
   if (status != TERN_OK)
     model_close(m);
   else
     *out = m;
   return status;
-}
-
-/* Whether the model did not open for lack of something on a GPU that nobody asked for: it may open on the CPU. */
-static bool fault_of_gpu(const tern_model_options *o, const tern_error *fault)
-{
-  static const char *const begins[] = {"GPU memory: ", "backend cuda: "};
-  for (size_t i = 0; o->backend == TERN_BACKEND_AUTO && i < sizeof begins / sizeof *begins; i++)
-    if (!strncmp(fault->text, begins[i], strlen(begins[i])))
-      return true;
-  return false;
 }
 
 tern_status model_open(const char *dir, const tern_model_options *options, bool headers_only, model **out,
@@ -219,14 +235,19 @@ tern_status model_open(const char *dir, const tern_model_options *options, bool 
                                         : "threads");
   if ((unsigned)o.numerics > TERN_FAST || (unsigned)o.backend > TERN_BACKEND_CUDA)
     return err_set(err, TERN_E_USAGE, "options: no such %s", (unsigned)o.numerics > TERN_FAST ? "numerics" : "backend");
+  if (o.gpu < 0)
+    return err_set(err, TERN_E_USAGE, "gpu: must not be negative");
+  if (!(o.gpu_memory >= 0 && o.gpu_memory <= 1))
+    return err_set(err, TERN_E_USAGE, "gpu-memory-fraction: %g is not from 0 to 1", o.gpu_memory);
   if ((unsigned)o.prepare > TERN_PREPARE_NOW)
     return err_set(err, TERN_E_USAGE, "options: no such way to prepare");
   tern_error fault = {0};
-  tern_status status = open_one(dir, &o, headers_only, NULL, out, &fault);
-  if (status != TERN_OK && fault_of_gpu(&o, &fault)) {
+  bool on_gpu = false;
+  tern_status status = open_one(dir, &o, headers_only, NULL, out, &on_gpu, &fault);
+  if (status != TERN_OK && on_gpu && o.backend == TERN_BACKEND_AUTO) { /* it may open without one */
     tern_error gpu = fault;
     o.backend = TERN_BACKEND_CPU;
-    status = open_one(dir, &o, headers_only, &gpu, out, &fault);
+    status = open_one(dir, &o, headers_only, &gpu, out, &on_gpu, &fault);
   }
   return status == TERN_OK ? TERN_OK : err_set(err, status, "%s", fault.text);
 }
@@ -282,6 +303,8 @@ int64_t model_piece_most(const model *m, int64_t position)
 
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)
 {
+  if (m->cx.backend->check)
+    TRY(m->cx.backend->check(&m->cx, err)); /* a broken device has no memory to speak of */
   size_t need = kv_seq_shortage(sequence, from, to, m->plan.max_tokens);
   ops_room room = m->plan.room;
   room.keys = to;
@@ -290,8 +313,8 @@ tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, 
   need = __builtin_add_overflow(need, more, &need) ? SIZE_MAX : need;
   size_t available = need ? model_memory_available(m) : 0;
   if (need > available)
-    return err_set(err, TERN_E_LIMIT, "memory: %lld positions need %zu MB more of state, but %zu MB are free",
-                   (long long)to, need >> 20, available >> 20);
+    return err_set(err, TERN_E_LIMIT, "%smemory: %lld positions need %zu MB more of state, but %zu MB are free",
+                   m->cx.backend->own_memory ? "GPU " : "", (long long)to, need >> 20, available >> 20);
   TRY(kv_seq_reserve(sequence, from, to, m->plan.max_tokens, err));
   return m->cx.backend->reserve(&m->cx, &room, err);
 }

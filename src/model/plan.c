@@ -207,6 +207,8 @@ void plan_release(ops_context *cx, plan *p)
 static bool run_segment(ops_context *cx, const plan *p, plan_segment s, const ops_step *step,
                         const atomic_bool *cancelled)
 {
+  if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
+    return false;
   if (cx->backend->submit) {
     cx->backend->submit(cx, p->records + s.begin, s.end - s.begin, step);
     return true;

@@ -4,6 +4,8 @@
  * is harmless (the loader counts), so there is nothing to remember between calls.
  */
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,26 +22,29 @@ bool cuda_driver_there(void)
   return false;
 }
 
-/* The folder of the program or library that this code is in, with a slash at its end; "" if nobody knows. */
-static void own_folder(char *out, size_t size)
+/* The folder of the program or the shared libtern that this code is in, with a slash at its end; "": nobody knows. */
+static void own_folder(char out[PATH_MAX])
 {
   Dl_info info;
-  ssize_t n = readlink("/proc/self/exe", out, size - 1);
-  out[n > 0 ? n : 0] = '\0';
-  /* In a shared libtern the program is somebody else's. */
-  if (dladdr((void *)(uintptr_t)&cuda_load, &info) && info.dli_fname && strstr(info.dli_fname, ".so") &&
-      strlen(info.dli_fname) < size)
-    strcpy(out, info.dli_fname);
-  char *slash = strrchr(out, '/');
-  out[slash ? slash + 1 - out : 0] = '\0';
+  const char *name =
+      dladdr((void *)(uintptr_t)&cuda_load, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
+  /* Of a program the loader knows only what it was called by. */
+  bool shared = name && strncmp(name, "/libtern.so", strlen("/libtern.so")) == 0;
+  char *whole = realpath(shared ? info.dli_fname : "/proc/self/exe", NULL), *slash = whole ? strrchr(whole, '/') : NULL;
+  size_t length = slash ? (size_t)(slash + 1 - whole) : 0;
+  if (length >= PATH_MAX)
+    length = 0;
+  memcpy(out, whole ? whole : "", length);
+  out[length] = '\0';
+  free(whole);
 }
 
 static void *open_library(tern_error *err)
 {
-  static const char *const places[] = {"", "../lib/tern/", "../lib/"};
-  char folder[ERR_CLEAN_PATH];
+  static const char *const places[] = {"", "tern/", "../lib/tern/", "../lib64/tern/", "../" TERN_LIBDIR "/tern/"};
+  char folder[PATH_MAX];
   void *library = NULL;
-  own_folder(folder, sizeof folder);
+  own_folder(folder);
   for (size_t i = 0; !library && *folder && i < sizeof places / sizeof *places; i++) {
     buf path = {0};
     buf_addf(&path, "%s%s%s", folder, places[i], CUDA_PLUGIN_FILE);
@@ -70,7 +75,7 @@ tern_status cuda_load(const cuda_plugin **out, tern_error *err)
   cuda_plugin_fn *entry;
   memcpy(&entry, &symbol, sizeof entry);
   const cuda_plugin *plugin = symbol ? entry() : NULL;
-  if (!plugin || strcmp(plugin->version, TERN_VERSION) != 0 || plugin->shape != CUDA_PLUGIN_SHAPE)
+  if (!plugin || strcmp(plugin->version, TERN_VERSION) != 0 || strcmp(plugin->build, TERN_CUDA_BUILD) != 0)
     return err_set(err, TERN_E_UNSUPPORTED,
                    "backend cuda: %s is of another build (%s, this is %s): use the one that came with this tern",
                    CUDA_PLUGIN_FILE, plugin ? plugin->version : "no tern's", TERN_VERSION);

@@ -377,13 +377,16 @@ typedef struct ops_backend {
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);
   void (*discard)(ops_context *cx, ops_weight *w);
   const ops_layout *layout; /* NULL: none that a file could keep */
-  /* Scratch for such steps: its bytes, SIZE_MAX where they cannot be counted; and having it. Grows only. TERN_E_NOMEM.
+  /* Scratch for such steps: its bytes, SIZE_MAX where they cannot be counted; and having it. Grows only. TERN_E_NOMEM,
+   * or TERN_E_LIMIT with the numbers.
    */
   size_t (*scratch_bytes)(const ops_context *cx, const ops_room *room);
   tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
   /* The rest is of backends with a device; NULL entries elsewhere. */
   /* The first thing that went wrong on the device since it was opened: what ran since then has no meaning. */
   tern_status (*check)(ops_context *cx, tern_error *err);
+  /* At the end of opening: all that was prepared and written is there, or what failed. */
+  tern_status (*settle)(ops_context *cx, tern_error *err);
   size_t (*available)(ops_context *cx); /* bytes that alloc could still give */
   /* Host memory that `read` fills at the full speed of the bus; NULL where there is none. */
   void *(*host_alloc)(ops_context *cx, size_t bytes);

@@ -17,9 +17,9 @@ from tally import Tally  # noqa: E402
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 LIBRARY = "libtern-cuda.so"
 FOREIGN = """
-typedef struct { const char *version; unsigned long shape; } plugin;
+typedef struct { const char *version, *build; } plugin;
 __attribute__((visibility("default"))) const plugin *tern_cuda_plugin(void)
-{ static const plugin p = {"%s", 0}; return &p; }
+{ static const plugin p = {"%s", "another"}; return &p; }
 """
 
 

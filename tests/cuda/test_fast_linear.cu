@@ -559,7 +559,11 @@ static void fused(cuda_context *cx)
   for (const kind &q : kinds)
     for (int64_t k : {128, 640, 4096, 5120})
       for (int t : {1, 3, 6, 20, 70}) {
-        run_fused(cx, q, at % 2 ? 40 : 2200, k, t, at % 3 == 0, at % 5 < 3, at % 7 != 0, at % 4 ? ACT_SILU : ACT_RELU2);
+        run_fused(cx, q,
+                  at % 2   ? 40
+                  : t <= 3 ? 2200
+                           : 200,
+                  k, t, at % 3 == 0, at % 5 < 3, at % 7 != 0, at % 4 ? ACT_SILU : ACT_RELU2);
         at++;
       }
 }
@@ -649,39 +653,40 @@ static void bench_layers(void *user)
   op_rms_norm norm = {};
   norm.x = b->stream, norm.y = b->normed, norm.w = b->norm_w, norm.count = 1, norm.width = 4096;
   norm.x_stride = norm.y_stride = 4096, norm.eps = 1e-5f;
-  for (int l = 0; l <= b->layers; l++) {
-    op_linear first = {}, o = {}, gate_up = {}, down = {};
-    op_glu glu = {};
-    bool head = l == b->layers;
-    first.x = b->normed;
-    first.outputs = head ? 1 : 3;
-    for (int i = 0; i < first.outputs; i++) {
-      first.w[i] = head ? &b->weights[4][0][0] : &b->weights[0][l % 16][i];
-      first.y[i] = head ? b->logits : b->qkv[i];
-    }
+  op_glu glu = {};
+  glu.gate = b->gate, glu.up = b->up, glu.y = b->mid, glu.width = 14336, glu.act = ACT_SILU;
+  struct {
+    op_linear a;
+    bool norm, gate;
+  } all[4 * 64 + 1];
+  memset(all, 0, sizeof all);
+  for (int i = 0; i <= 4 * b->layers; i++) {
+    op_linear *a = &all[i].a;
+    int l = i / 4, what = i == 4 * b->layers ? 4 : i % 4;
+    static const int outputs[] = {3, 1, 2, 1, 1}, copies[] = {16, 16, 8, 8, 1};
+    a->outputs = outputs[what];
+    for (int k = 0; k < a->outputs; k++)
+      a->w[k] = &b->weights[what][l % copies[what]][k];
+    all[i].norm = what == 0 || what == 2 || what == 4;
+    all[i].gate = what == 2;
+    a->x = all[i].norm ? b->normed : what == 1 ? b->qkv[0] : b->mid;
+    if (what == 0)
+      a->y[0] = b->qkv[0], a->y[1] = b->qkv[1], a->y[2] = b->qkv[2];
+    else if (what == 2)
+      a->y[0] = b->gate, a->y[1] = b->up;
+    else
+      a->y[0] = what == 4 ? b->logits : b->stream, a->residual = what == 4 ? NULL : b->stream;
+  }
+  for (int i = 0; i <= 4 * b->layers; i++) {
     if (b->joined) {
-      cuda_fast_norm_linear(b->cx, &norm, &first, NULL, b->tokens, false);
-    } else {
-      cuda_rms_norm(b->cx, &norm, b->tokens);
-      cuda_fast_linear(b->cx, &first, b->tokens);
+      cuda_fast_norm_linear(b->cx, all[i].norm ? &norm : NULL, &all[i].a, all[i].gate ? &glu : NULL, b->tokens, false);
+      continue;
     }
-    if (head)
-      return;
-    o.x = b->qkv[0], o.outputs = 1, o.w[0] = &b->weights[1][l % 16][0], o.y[0] = b->stream, o.residual = b->stream;
-    cuda_fast_linear(b->cx, &o, b->tokens);
-    gate_up.x = b->normed, gate_up.outputs = 2, gate_up.y[0] = b->gate, gate_up.y[1] = b->up;
-    gate_up.w[0] = &b->weights[2][l % 8][0], gate_up.w[1] = &b->weights[2][l % 8][1];
-    glu.gate = b->gate, glu.up = b->up, glu.y = b->mid, glu.width = 14336, glu.act = ACT_SILU;
-    if (b->joined) {
-      cuda_fast_norm_linear(b->cx, &norm, &gate_up, &glu, b->tokens, false);
-    } else {
+    if (all[i].norm)
       cuda_rms_norm(b->cx, &norm, b->tokens);
-      cuda_fast_linear(b->cx, &gate_up, b->tokens);
+    cuda_fast_linear(b->cx, &all[i].a, b->tokens);
+    if (all[i].gate)
       cuda_glu(b->cx, &glu, b->tokens);
-    }
-    down.x = b->mid, down.outputs = 1, down.w[0] = &b->weights[3][l % 8][0], down.y[0] = b->stream;
-    down.residual = b->stream;
-    cuda_fast_linear(b->cx, &down, b->tokens);
   }
 }
 
@@ -785,15 +790,8 @@ static void bench(cuda_context *cx, std::vector<int> counts)
       bench_whole(cx, weights, tokens);
 }
 
-extern int fast_step_warps, fast_few_one, fast_few_split;
 int main(int count, char **arguments)
 {
-  if (getenv("WARPS"))
-    fast_step_warps = atoi(getenv("WARPS"));
-  if (getenv("ONE"))
-    fast_few_one = atoi(getenv("ONE"));
-  if (getenv("SPLIT"))
-    fast_few_split = atoi(getenv("SPLIT"));
   setvbuf(stdout, NULL, _IOLBF, 0);
   cuda_context cx = context_new();
   bool quick = count > 1 && !strcmp(arguments[1], "--quick");
@@ -809,12 +807,17 @@ int main(int count, char **arguments)
   packed_kinds(&cx, quick);
   several_outputs(&cx);
   fused(&cx);
-  printf("as on a GPU of little shared memory\n");
-  cuda_context small = cx;
-  small.shared_most = 99 * 1024;
-  packed_kinds(&small, true);
-  cx.scratch = small.scratch;
-  cx.scratch_bytes = small.scratch_bytes;
+  /* Kernels go by processors and shared memory: those that this GPU would not choose for so small shapes. */
+  cuda_context other = cx;
+  printf("as with little shared memory\n");
+  other.shared_most = 99 * 1024;
+  packed_kinds(&other, true);
+  printf("as with one processor\n");
+  other.shared_most = cx.shared_most;
+  other.processors = 1;
+  packed_kinds(&other, false);
+  cx.scratch = other.scratch;
+  cx.scratch_bytes = other.scratch_bytes;
   if (!quick)
     large_shapes(&cx);
   printf("%d passed, %d failed\n", passed, failed);

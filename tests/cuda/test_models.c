@@ -1,9 +1,11 @@
-/* Proves that checkpoints give the same logits on a GPU as on the CPU, bit for bit: test_models [--runs N] DIR...
+/* Proves that checkpoints give the same logits on a GPU as on the CPU, bit for bit: test_models [--long | --runs N]
+ * DIR...
  *
  * Each is opened on both backends, in numerics exact and fast, as it is, with quantised keys and values, and with a
  * bounded cache. A prompt in pieces (every row), steps after it, and three timelines of different lengths stepped
  * together have to agree. What the CPU refuses, the GPU has to refuse in the same words. --runs: instead, each is run N
- * times on the GPU, on two threads at once, and has to give the first run's logits.
+ * times on the GPU, on two threads at once, and has to give the first run's logits. --long: prompts and contexts that
+ * grow past powers of two, where tables of blocks, scratch and graphs change.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -13,7 +15,15 @@
 #include "base/half.h"
 #include "engine/session.h"
 
-enum { PROMPT = 75, PIECE = 32, STEPS = 6, TIMELINES = 3, MOST_ROWS = PROMPT + STEPS + TIMELINES * (STEPS + 1) };
+enum { STEPS = 6, TIMELINES = 3, MOST_PROMPT = 1050, MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) };
+
+/* What is read and in which pieces; the timelines that are stepped together. */
+typedef struct shape {
+  int prompt, piece;
+  size_t timelines[TIMELINES];
+} shape;
+
+static const shape usual = {75, 32, {3, 30, 71}}, longer = {1021, 200, {1, 509, 1023}};
 
 /* ---- rows of logits, in the order in which they came ---- */
 
@@ -48,15 +58,15 @@ static int32_t id_at(int i, int vocab)
 
 /* ---- one model on one backend ---- */
 
-static tern_status step_together(model *m, const int32_t *ids, rows *out, tern_error *err)
+static tern_status step_together(model *m, const shape *at, const int32_t *ids, rows *out, tern_error *err)
 {
-  static const size_t lengths[TIMELINES] = {3, 30, PROMPT - 4};
   session *s[TIMELINES] = {0};
   session_sink sink = {keep_position, out};
   tern_status status = TERN_OK;
   for (int i = 0; i < TIMELINES && status == TERN_OK; i++) {
-    session_request request = {.ids = ids, .n = lengths[i], .limit = (int64_t)lengths[i] + STEPS, .piece = PIECE};
-    status = session_open(m, 0, &s[i], err);
+    session_request request = {
+        .ids = ids, .n = at->timelines[i], .limit = (int64_t)at->timelines[i] + STEPS, .piece = at->piece};
+    status = session_open(m, 2 * MOST_PROMPT, &s[i], err);
     if (status == TERN_OK)
       status = session_sync(s[i], &request, &sink, NULL, err);
   }
@@ -69,25 +79,26 @@ static tern_status step_together(model *m, const int32_t *ids, rows *out, tern_e
   return status;
 }
 
-static tern_status run_model(const char *dir, const tern_model_options *o, rows *out, tern_error *err)
+static tern_status run_model(const char *dir, const tern_model_options *o, const shape *at, rows *out, tern_error *err)
 {
   model *m;
   session *s = NULL;
-  int32_t ids[PROMPT];
+  int32_t ids[MOST_PROMPT];
   TRY(model_open(dir, o, false, &m, err));
   *out = (rows){.vocab = m->config.vocab};
   out->values = malloc((size_t)MOST_ROWS * (size_t)out->vocab * sizeof *out->values);
-  for (int i = 0; i < PROMPT; i++)
+  for (int i = 0; i < MOST_PROMPT; i++)
     ids[i] = id_at(i, out->vocab);
   session_sink sink = {keep_position, out};
-  session_request request = {.ids = ids, .n = PROMPT, .limit = PROMPT + STEPS, .piece = PIECE, .all = true};
-  tern_status status = session_open(m, 0, &s, err);
+  session_request request = {
+      .ids = ids, .n = (size_t)at->prompt, .limit = at->prompt + STEPS, .piece = at->piece, .all = true};
+  tern_status status = session_open(m, 2 * MOST_PROMPT, &s, err);
   if (status == TERN_OK)
     status = session_sync(s, &request, &sink, NULL, err);
   for (int i = 0; i < STEPS && status == TERN_OK; i++)
-    status = session_step(s, id_at(PROMPT + i, out->vocab), &sink, err);
+    status = session_step(s, id_at(at->prompt + i, out->vocab), &sink, err);
   if (status == TERN_OK)
-    status = step_together(m, ids, out, err);
+    status = step_together(m, at, ids, out, err);
   session_close(s);
   model_close(m);
   return status;
@@ -121,7 +132,7 @@ static int64_t difference(const rows *a, const rows *b)
   return -1;
 }
 
-static void compare(const char *dir, const variant *v, tern_numerics numerics, tally *t)
+static void compare(const char *dir, const variant *v, tern_numerics numerics, const shape *at, tally *t)
 {
   tern_model_options o = v->options;
   rows cpu = {0}, gpu = {0};
@@ -130,21 +141,21 @@ static void compare(const char *dir, const variant *v, tern_numerics numerics, t
   o.numerics = numerics;
   o.threads = 2;
   o.backend = TERN_BACKEND_CPU;
-  tern_status a = run_model(dir, &o, &cpu, &cpu_error);
+  tern_status a = run_model(dir, &o, at, &cpu, &cpu_error);
   o.backend = TERN_BACKEND_CUDA;
-  tern_status b = run_model(dir, &o, &gpu, &gpu_error);
-  int64_t at = a == TERN_OK && b == TERN_OK && cpu.n == gpu.n ? difference(&cpu, &gpu) : -1;
+  tern_status b = run_model(dir, &o, at, &gpu, &gpu_error);
+  int64_t differs = a == TERN_OK && b == TERN_OK && cpu.n == gpu.n ? difference(&cpu, &gpu) : -1;
   if (a != TERN_OK && strcmp(cpu_error.text, gpu_error.text) == 0) {
     t->refused++;
   } else if (a != TERN_OK || b != TERN_OK) {
     t->failed++;
     printf("FAILED %s, %s, %s: cpu: %s; cuda: %s\n", dir, name, v->name, a ? cpu_error.text : "ran",
            b ? gpu_error.text : "ran");
-  } else if (cpu.n != gpu.n || cpu.n > MOST_ROWS || at >= 0) {
+  } else if (cpu.n != gpu.n || cpu.n > MOST_ROWS || differs >= 0) {
     t->failed++;
     printf("FAILED %s, %s, %s: row %lld of %d, value %lld of %d: cpu %a, cuda %a\n", dir, name, v->name,
-           (long long)(at / cpu.vocab), cpu.n, (long long)(at % cpu.vocab), cpu.vocab,
-           at < 0 ? 0 : (double)cpu.values[at], at < 0 ? 0 : (double)gpu.values[at]);
+           (long long)(differs / cpu.vocab), cpu.n, (long long)(differs % cpu.vocab), cpu.vocab,
+           differs < 0 ? 0 : (double)cpu.values[differs], differs < 0 ? 0 : (double)gpu.values[differs]);
   } else {
     t->passed++;
   }
@@ -169,7 +180,7 @@ static void *run_again(void *user)
   repeats *r = user;
   for (int i = 0; i < r->runs && !r->differs; i++) {
     rows now = {0};
-    tern_status status = run_model(r->dir, &r->options, &now, &r->err);
+    tern_status status = run_model(r->dir, &r->options, &usual, &now, &r->err);
     r->differs = status != TERN_OK || now.n != r->first->n || difference(r->first, &now) >= 0;
     free(now.values);
   }
@@ -182,7 +193,7 @@ static void repeat(const char *dir, tern_numerics numerics, int runs, tally *t)
   rows first = {0};
   tern_error err = {0};
   pthread_t other;
-  if (run_model(dir, &o, &first, &err) != TERN_OK) {
+  if (run_model(dir, &o, &usual, &first, &err) != TERN_OK) {
     printf("FAILED %s: %s\n", dir, err.text);
     t->failed++;
     return;
@@ -206,10 +217,11 @@ int main(int argc, char **argv)
     repeat(argv[i], TERN_EXACT, runs, &t);
     repeat(argv[i], TERN_FAST, runs, &t);
   }
-  for (int i = 1; !runs && i < argc; i++)
+  const shape *at = argc > 1 && !strcmp(argv[1], "--long") ? &longer : &usual;
+  for (int i = at == &longer ? 2 : 1; !runs && i < argc; i++)
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-      compare(argv[i], &variants[v], TERN_EXACT, &t);
-      compare(argv[i], &variants[v], TERN_FAST, &t);
+      compare(argv[i], &variants[v], TERN_EXACT, at, &t);
+      compare(argv[i], &variants[v], TERN_FAST, at, &t);
     }
   printf("%d passed, %d failed, %d refused alike\n", t.passed, t.failed, t.refused);
   return t.failed || !t.passed;

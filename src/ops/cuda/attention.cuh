@@ -200,25 +200,22 @@ static inline __device__ bool token_in_tile(const op_attention &a, const cuda_st
   return tile_shares(a, s, tile_at(a, first, count, (token - first) / tile_tokens(a)), straight);
 }
 
-/* Calls work(token) for the block's part of the tokens that are in no tile: gridDim.z blocks share them, tile by tile.
- * A warp looks at 32 tiles at once: where all are shared, this is all that a block does. */
+/* Calls work(token) for the block's part of the tokens that are in no tile: gridDim.z blocks share them. A warp looks
+ * at 32 tokens at once: where all are in tiles, this is nearly all that a block does. */
 template <class work_on>
 static inline __device__ void for_lone_tokens(const op_attention &a, const cuda_step &s, int first, int count,
                                               bool tiled, bool straight, work_on work)
 {
-  int each = tiled ? tile_tokens(a) : 1, spans = (count + each - 1) / each, lane = threadIdx.x % 32;
-  for (int base = blockIdx.z; base < spans; base += 32 * gridDim.z) {
+  int lane = threadIdx.x % 32;
+  for (int base = blockIdx.z; base < count; base += 32 * gridDim.z) {
     int mine = base + lane * gridDim.z;
-    bool is = mine < spans && !(tiled && tile_shares(a, s, tile_at(a, first, count, mine), straight));
-    for (unsigned lone = __ballot_sync(~0u, is); lone; lone &= lone - 1) {
-      int from = (base + (__ffs(lone) - 1) * gridDim.z) * each, to = from + each < count ? from + each : count;
-      for (int n = from; n < to; n++)
-        work(first + n);
-    }
+    bool is = mine < count && !(tiled && token_in_tile(a, s, first + mine, first, count, straight));
+    for (unsigned lone = __ballot_sync(~0u, is); lone; lone &= lone - 1)
+      work(first + base + (__ffs(lone) - 1) * gridDim.z);
   }
 }
 
-enum { LONE_BLOCKS = 8 };
+enum { LONE_BLOCKS = 32 };
 
 /* gridDim.z for that. */
 static inline unsigned lone_blocks(int count, bool tiled)

@@ -1,5 +1,4 @@
-/* attention_copy.cuh - copies from global to shared memory that go on while a kernel computes (cp.async, from sm_80),
- * and loads from there ahead of their use.
+/* attention_copy.cuh - copies from global to shared memory that go on while a kernel computes (cp.async, from sm_80).
  *
  * A thread's copies since its last commit are a group; groups end in the order of their commits, and a thread waits for
  * its own alone: a __syncthreads() after the wait makes everybody's visible.
@@ -23,31 +22,6 @@ static inline __device__ void copy_commit(void)
 template <int left> static inline __device__ void copy_wait(void)
 {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
-
-/* Loads that stay where they are written, a batch ahead of their use: the compiler would move them down there, and a
- * loop would wait for each batch (20 % of a chain's time). */
-static inline __device__ float load_now(const float *from)
-{
-  float x;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
-}
-
-static inline __device__ float4 load_four_now(const float *from)
-{
-  float4 x;
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
-}
-
-static inline __device__ unsigned load_word_now(const void *from)
-{
-  unsigned x;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"((unsigned)__cvta_generic_to_shared(from)));
-  return x;
 }
 
 #endif

@@ -44,6 +44,7 @@ static __device__ __forceinline__ float chain_add(const chain_batch &b, float su
 static __device__ __forceinline__ float chain(const float *terms, int n, float sum)
 {
   chain_batch a, b;
+  asm volatile("" ::: "memory"); /* what others left there is there before the loads, which the compiler does not see */
   chain_fill(a, terms);
   for (int i = 0; i < n; i += CHAIN_UNIT) {
     chain_fill(b, terms + i + CHAIN_BATCH);

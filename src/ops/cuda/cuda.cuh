@@ -178,7 +178,8 @@ size_t cuda_exact_pack_bytes(const ops_weight *w);
 size_t cuda_fast_pack_bytes(const ops_weight *w);
 void cuda_exact_pack(cuda_context *cx, const cuda_matrix *stored, uint8_t *to, unsigned *inexact);
 void cuda_fast_pack(cuda_context *cx, const cuda_matrix *stored, uint8_t *to);
-/* Code, scale and bias of element (n, k) of a packed matrix (pack.cuh), for the embedding. */
+/* Code, scale and bias of element (n, k) of a packed matrix, for the embedding: exact4_at, exact4_value of
+ * exact_pack.cuh. */
 
 /* kv.cu */
 size_t cuda_kv_block_bytes(bool fast, const ops_kv_shape *shape);

@@ -5,8 +5,9 @@
  *
  *   exact_rows.cu   few tokens, any format as stored: a lane has a row, weights come through a ring in shared memory
  *   exact_gemm.cu   many tokens, any format: tiles of decoded weights in shared memory, 8 x 8 outputs a thread
- *   exact_four.cu   few tokens, the layout of exact_pack.cuh (affine 4 bits); exact_one.cu: one token
+ *   exact_four.cu   few tokens, the layout of exact_pack.cuh (affine 4 bits)
  *
+ * and exact_rows_one.cu and exact_one.cu are what the first and the last do for one token.
  * exact_linear.cu chooses. Outputs of a record that are alike (q, k and v; gate and up) run in one launch: the grid
  * goes over the blocks of rows of all of them.
  */
@@ -81,16 +82,22 @@ static inline __device__ int exact_output_of(const exact_job &job, int block)
   return o;
 }
 
-static inline __device__ float exact_start(const exact_output &o, int64_t n)
+/* The row of bytes that row n is in. */
+template <int FORMAT> static inline __device__ int64_t exact_byte_row(const exact_output &out, int64_t n)
 {
-  return o.turned ? o.bias[n] : 0.0f;
+  return FORMAT == EXACT_TERNARY ? (int64_t)((uint32_t)n % (uint32_t)out.byte_rows) : n;
+}
+
+template <int FORMAT> static inline __device__ float exact_start(const exact_output &o, int64_t n)
+{
+  return FORMAT <= EXACT_F16 && o.turned ? o.bias[n] : 0.0f;
 }
 
 template <int FORMAT> static inline __device__ void exact_finish(const exact_output &o, int64_t t, int64_t n, float sum)
 {
   if (FORMAT == EXACT_TERNARY)
     sum = sum * o.factor;
-  if (o.bias && !o.turned)
+  if (o.bias && !(FORMAT <= EXACT_F16 && o.turned))
     sum = sum + o.bias[n];
   if (o.residual)
     sum = o.residual[t * o.n + n] + sum;
@@ -127,25 +134,37 @@ template <int LEFT> static inline __device__ void exact_wait(void)
 
 typedef void exact_kernel(exact_job job);
 
-/* Each queues the job, whatever its number of tokens; `one`: or says that it has no kernel for it. */
+/* Each queues the job, whatever its number of tokens; those of one token may say that they have no kernel for it. */
 void exact_rows_launch(cuda_context *cx, exact_format format, exact_job *job);
 void exact_gemm_launch(cuda_context *cx, exact_format format, exact_job *job);
 void exact_four_launch(cuda_context *cx, exact_job *job);
 bool exact_one_launch(cuda_context *cx, exact_job *job);
+bool exact_rows_one_launch(cuda_context *cx, exact_format format, exact_job *job);
 
 /* What tiles would cost, in a multiprocessor's time for 128 rows and one token of the largest tile, times 100. */
-int64_t exact_gemm_cost(const cuda_context *cx, exact_job *job);
+int64_t exact_gemm_cost(const cuda_context *cx, exact_format format, exact_job *job);
 
 void exact_rows_setup(cuda_context *cx);
 void exact_gemm_setup(cuda_context *cx);
 void exact_four_setup(cuda_context *cx);
 void exact_one_setup(cuda_context *cx);
+void exact_rows_one_setup(cuda_context *cx);
 
 /* Lets a kernel have as much shared memory as it may ask for. */
 static inline void exact_allow(cuda_context *cx, exact_kernel *kernel, size_t bytes)
 {
   if (cx->error == cudaSuccess && bytes > 48 * 1024)
     cx->error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
+/* Queues a kernel that awaits its predecessor itself. Starting before that ends gains only where every block has a
+ * multiprocessor for itself: so it asks for more than half of the shared memory there. */
+static inline void exact_launch_alone(cuda_context *cx, exact_kernel *kernel, const exact_job *job, dim3 grid,
+                                      int warps, size_t shared)
+{
+  bool alone = grid.x * grid.y <= (unsigned)cx->processors;
+  size_t half = cx->shared_most / 2 + 1024;
+  cuda_launch(cx, alone, kernel, grid, dim3(32 * warps), alone && shared < half ? half : shared, *job);
 }
 
 #endif

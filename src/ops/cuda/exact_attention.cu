@@ -1,12 +1,13 @@
 /* exact_attention.cu - attention of exact in three kernels: scores, the sums of a softmax, the sums over values.
  *
  * Every sum runs left to right, so parallelism is what has no order: keys of a dot product, heads, dims of a sum over
- * values, tokens. exact_attention_step.cu has the kernels of single tokens, exact_attention_tile.cu those of a prompt's
- * neighbours; one kernel of sums serves both.
+ * values, tokens. exact_attention_step.cu and exact_attention_values.cu have the kernels of single tokens,
+ * exact_attention_tile.cu those of a prompt's neighbours; one kernel of sums serves both.
+ *
+ * What failed: one kernel for all of a token that sees few keys, a block of threads for each key/value head. At 100
+ * keys it took what the three take together, at 1000 twice as long: one multiprocessor a head is too little bandwidth.
  */
 #include "ops/cuda/exact_attention.cuh"
-
-enum { NEAR_TOKENS = 32 }; /* in one kernel, if they see few keys; more are likely a prompt */
 
 static int64_t slots_of(const op_attention *a, int64_t most_keys)
 {
@@ -45,8 +46,5 @@ void exact_attention_of(cuda_context *cx, const op_attention *a, const cuda_step
 
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
 {
-  if (s->tokens <= NEAR_TOKENS && exact_near_fits(cx, a, s))
-    exact_near_attention(cx, a, s);
-  else
-    exact_attention_of(cx, a, s, EXACT_ALL);
+  exact_attention_of(cx, a, s, EXACT_ALL);
 }

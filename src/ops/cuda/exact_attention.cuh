@@ -38,10 +38,6 @@ void exact_sums(cuda_context *cx, const op_attention *a, const cuda_step *s, con
 /* exact_attention_values.cu */
 void exact_values_setup(cuda_context *cx);
 void exact_step_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r);
-/* exact_attention_near.cu: the whole of it, where it fits */
-void exact_near_setup(cuda_context *cx);
-bool exact_near_fits(const cuda_context *cx, const op_attention *a, const cuda_step *s);
-void exact_near_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 /* exact_attention_tile.cu */
 void exact_tile_setup(cuda_context *cx);
 bool exact_tile_fits(const cuda_context *cx, const op_attention *a);

@@ -8,7 +8,8 @@
 #include "ops/cuda/exact_attention.cuh"
 #include "ops/cuda/exact_attention_sums.cuh"
 
-enum { SUM_STRETCH = 2048 }; /* terms that are made while those before them are added */
+/* Terms that are made while those before them are added; the first are few, so that the adding begins. */
+enum { SUM_STRETCH = 2048, FIRST_STRETCH = 512 };
 
 /* ---- scores ---- */
 
@@ -99,11 +100,19 @@ static __global__ void __launch_bounds__(KV_BLOCK) step_scores(op_attention a, c
 
 /* ---- softmax ---- */
 
+/* Where stretch k ends, the last padded with zeros to whole pieces of the chain: they change no sum. */
+static __device__ int stretch_end(int k, int n)
+{
+  int end = k < 0 ? 0 : FIRST_STRETCH + k * SUM_STRETCH,
+      padded = (n + TERMS_AT_ONCE - 1) / TERMS_AT_ONCE * TERMS_AT_ONCE;
+  return end < padded ? end : padded;
+}
+
 /* A block a (head, token) of any kind. The largest score has no order (and where one is NaN, everything will be). Then
  * the first warp adds up a stretch of terms while the others make the next. */
 static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, exact_room r)
 {
-  __shared__ __align__(16) float term[2][SUM_STRETCH + BATCH];
+  __shared__ __align__(16) float term[2][SUM_STRETCH];
   __shared__ float largest[16];
   cuda_release_next();
   int token = r.first + blockIdx.y, head = blockIdx.x, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -124,18 +133,15 @@ static __global__ void __launch_bounds__(512) sums(op_attention a, cuda_step s, 
   __syncthreads();
   for (int w = 0; w < warps; w++)
     most = fmaxf(most, largest[w]);
-  int stretches = (n + SUM_STRETCH - 1) / SUM_STRETCH;
+  int stretches = 1 + (n - FIRST_STRETCH + SUM_STRETCH - 1) / SUM_STRETCH;
+  stretches = n <= FIRST_STRETCH ? 1 : stretches;
   for (int k = 0; k <= stretches; k++) {
-    if (warp == 0 && k > 0) {
-      int count = n - (k - 1) * SUM_STRETCH;
-      count = count < SUM_STRETCH ? (count + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH) : SUM_STRETCH;
-      sum = add_up(term[(k - 1) % 2], count, sum);
-    }
+    if (warp == 0 && k > 0)
+      sum = add_up(term[(k - 1) % 2], stretch_end(k - 1, n) - stretch_end(k - 2, n), sum);
     if (warp > 0 && k < stretches) {
-      int from = k * SUM_STRETCH, padded = (n + 2 * BATCH - 1) / (2 * BATCH) * (2 * BATCH) - from;
-      padded = padded < SUM_STRETCH ? padded : SUM_STRETCH;
+      int from = stretch_end(k - 1, n), count = stretch_end(k, n) - from;
 #pragma unroll 2
-      for (int i = threadIdx.x - 32; i < padded; i += blockDim.x - 32) {
+      for (int i = threadIdx.x - 32; i < count; i += blockDim.x - 32) {
         float e = 0;
         if (from + i < n)
           score[from + i] = e = math_exp(score[from + i] - most);

@@ -1,39 +1,16 @@
 /* exact_attention_sums.cuh - sums of exact attention that run in a single thread: a dot product, and long chains.
  *
  * An addition that waits for the one before it takes 4.16 cycles, and a warp that adds has three free issue slots at
- * each. What may not happen is that it waits for an operand, so operands come a batch ahead, from shared memory.
+ * each. What may not happen is that it waits for an operand.
  */
 #ifndef TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
 #define TERN_OPS_CUDA_EXACT_ATTENTION_SUMS_CUH
 
-#include "ops/cuda/attention_copy.cuh"
 #include "ops/cuda/cuda.cuh"
 
 /* ---- scores ---- */
 
-/* A thread a key of a block, all heads of the share: what it loads of a key serves them all. q [key_dim][HEADS]. */
-template <int HEADS> static __device__ void plain_scores(const float *key, const float *q, int key_dim, float *sum)
-{
-  enum { LOADS = 32 };
-  int e = 0;
-  for (; e + LOADS <= key_dim; e += LOADS) {
-    float k[LOADS];
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-      k[i] = __ldcs(key + (size_t)(e + i) * KV_BLOCK);
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-#pragma unroll
-      for (int h = 0; h < HEADS; h++)
-        sum[h] += q[(e + i) * HEADS + h] * k[i];
-  }
-  for (; e < key_dim; e++)
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-      sum[h] += q[e * HEADS + h] * key[(size_t)e * KV_BLOCK];
-}
-
-/* The same from shared memory. */
+/* A thread a key of a block, all heads of the share: what it loads of a key serves them all. q [dims][HEADS]. */
 template <int HEADS> static __device__ void shared_scores(const float *key, const float *q, int dims, float *sum)
 {
 #pragma unroll 16
@@ -45,69 +22,37 @@ template <int HEADS> static __device__ void shared_scores(const float *key, cons
 
 /* ---- chains ---- */
 
-enum { BATCH = 16 }; /* links of a chain whose operands are loaded together */
+/* Links that stand in one piece of straight code. Inside of one the compiler has each operand loaded in time; across
+ * its edges it does not, whatever the source says, and a chain waits for shared memory once a piece. */
+enum { TERMS_AT_ONCE = 128, VALUES_AT_ONCE = 64 };
 
-/* Terms of a batch. */
-struct batch {
-  float4 four[BATCH / 4];
-};
-
-static __device__ batch load_batch(const float *from)
-{
-  batch b;
-#pragma unroll
-  for (int i = 0; i < BATCH / 4; i++)
-    b.four[i] = load_four_now(from + 4 * i);
-  return b;
-}
-
-static __device__ float add_batch(batch b, float sum)
-{
-#pragma unroll
-  for (int i = 0; i < BATCH / 4; i++)
-    sum = sum + b.four[i].x + b.four[i].y + b.four[i].z + b.four[i].w;
-  return sum;
-}
-
-/* sum + term[0] + ... in order, by every lane alike; count a multiple of 2 * BATCH, and BATCH more may be read. */
+/* sum + term[0] + ... in order, by every lane alike; count a multiple of TERMS_AT_ONCE, term of 16 bytes. */
 static __device__ float add_up(const float *term, int count, float sum)
 {
-  batch now = load_batch(term), next;
 #pragma unroll 1
-  for (int at = 0; at < count; at += 2 * BATCH) {
-    next = load_batch(term + at + BATCH);
-    sum = add_batch(now, sum);
-    now = load_batch(term + at + 2 * BATCH);
-    sum = add_batch(next, sum);
+  for (int at = 0; at < count; at += TERMS_AT_ONCE) {
+    const float4 *four = (const float4 *)(term + at);
+#pragma unroll
+    for (int i = 0; i < TERMS_AT_ONCE / 4; i++) {
+      float4 x = four[i];
+      sum = sum + x.x + x.y + x.z + x.w;
+    }
   }
   return sum;
 }
 
-/* Terms and values of a batch. */
-struct weighted_batch {
-  batch term;
-  float value[BATCH];
-};
-
-template <int STRIDE> static __device__ weighted_batch load_weighted(const float *value, const float *term)
-{
-  weighted_batch b;
-  b.term = load_batch(term);
-#pragma unroll
-  for (int i = 0; i < BATCH; i++)
-    b.value[i] = load_now(value + i * STRIDE);
-  return b;
-}
-
-/* A weight is term * inverse, rounded. */
-static __device__ float add_weighted_batch(const weighted_batch &b, float inverse, float out)
+/* out + weight[0] * value[0] + ... in order, VALUES_AT_ONCE of them, values STRIDE apart; a weight is term * inverse,
+ * rounded. */
+template <int STRIDE>
+static __device__ float add_weighted(const float *term, float inverse, const float *value, float out)
 {
 #pragma unroll
-  for (int i = 0; i < BATCH / 4; i++) {
-    out += b.term.four[i].x * inverse * b.value[4 * i];
-    out += b.term.four[i].y * inverse * b.value[4 * i + 1];
-    out += b.term.four[i].z * inverse * b.value[4 * i + 2];
-    out += b.term.four[i].w * inverse * b.value[4 * i + 3];
+  for (int i = 0; i < VALUES_AT_ONCE / 4; i++) {
+    float4 x = ((const float4 *)term)[i];
+    out += x.x * inverse * value[(4 * i) * STRIDE];
+    out += x.y * inverse * value[(4 * i + 1) * STRIDE];
+    out += x.z * inverse * value[(4 * i + 2) * STRIDE];
+    out += x.w * inverse * value[(4 * i + 3) * STRIDE];
   }
   return out;
 }

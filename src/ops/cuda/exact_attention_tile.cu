@@ -322,12 +322,12 @@ void exact_tile_scores(cuda_context *cx, const op_attention *a, const cuda_step 
   cuda_launch(cx, false, tile_scores, grid, dim3(THREADS), scores_shared(a), *a, *s, *r);
 }
 
-/* Whether there are so many tiles that walking all keys of each is quicker than a chain a token: a block of threads for
- * about every second multiprocessor. */
+/* Whether there are so many tiles that walking all keys of each is quicker than a chain a token: from about a block of
+ * threads for every other multiprocessor on. */
 bool exact_tile_values_pay(const cuda_context *cx, const op_attention *a, const exact_room *r)
 {
   int64_t slices = cuda_ceil(a->value_dim, value_kernels[VALUE_KERNELS - 1].dims);
-  return share_count(*a, tile_heads(*a)) * tile_count(*a, r->count) * slices * 2 > cx->processors - 10;
+  return share_count(*a, tile_heads(*a)) * tile_count(*a, r->count) * slices * 20 >= cx->processors * 9;
 }
 
 void exact_tile_values(cuda_context *cx, const op_attention *a, const cuda_step *s, const exact_room *r)

@@ -1,7 +1,7 @@
 /* exact_four.cu - few tokens times a matrix in the layout CUDA_EXACT_4.
  *
  * As exact_rows.cu: a lane has a row and some tokens, a block has row_warps x (warps with other tokens of the same
- * rows), and a stage of a ring in shared memory has 256 k of the weights and of the inputs. One warp more only copies:
+ * rows), and a stage of a ring in shared memory has 512 k of the weights and of the inputs. One warp more only copies:
  * addresses and their waits stay out of the sums' way (they took a third of the time).
  *
  * For each k a lane spends 2 instructions on decoding and 2 a token, and a quarter of a 16-byte load a token. More
@@ -9,12 +9,14 @@
  * was fastest. Several rows a lane would share the loads of inputs, but those cost only two cycles each where all lanes
  * read the same, and 2 x 4 or 4 x 4 outputs a lane were slower than 1 x 4 by 5 to 15 %.
  *
- * Registers are filled ahead of their use: words by a whole step of 32 or 64 k, inputs by 4 k. Bodies of more than 8 KB
- * would leave the instruction cache.
+ * Registers are filled ahead of their use: words by a whole body, inputs by 4 k. Bodies of 8 k were slower than those
+ * of 32 and 64 by a fifth to a third: what is done at their ends adds up. Warps that go from stage to stage by
+ * themselves (mbarriers instead of a barrier of the block) were slower too, by 5 to 10 %; three stages of 256 k by 3 to
+ * 6 %.
  */
 #include "ops/cuda/exact_pack.cuh"
 
-enum { FOUR_STAGES = 3, FOUR_VALUES = 256, FOUR_WARPS = 15 /* that compute, at most */ };
+enum { FOUR_STAGES = 2, FOUR_VALUES = 512, FOUR_WARPS = 15 /* that compute, at most */ };
 
 static constexpr __host__ __device__ int stage_weights(int group) /* bytes of a tile's rows in a stage */
 {
@@ -93,8 +95,8 @@ template <int GROUP, int STEP> static inline __device__ void read_words(lane_wor
 template <int GROUP, int TOKENS, bool SHORTCUT>
 static __global__ void __launch_bounds__(32 * FOUR_WARPS + 32, 1) four_kernel(exact_job job)
 {
-  /* k whose words are read at once, of one group; words of the unrolled body. */
-  constexpr int STEP = TOKENS <= 2 && GROUP > 5 ? 64 : 32, WORDS = TOKENS <= 4 ? STEP / 8 : 2;
+  /* k of the unrolled body, whose words are read at once: of one group. */
+  constexpr int STEP = GROUP > 5 ? 64 : 32;
   constexpr int STAGE = stage_weights(GROUP);
   extern __shared__ __align__(16) uint8_t shared[];
   const exact_output &out = job.out[exact_output_of(job, blockIdx.x)];
@@ -104,6 +106,8 @@ static __global__ void __launch_bounds__(32 * FOUR_WARPS + 32, 1) four_kernel(ex
   int stage_size = job.row_warps * STAGE + tokens * FOUR_VALUES * (int)sizeof(float);
   int stages = (int)cuda_ceil(job.k, FOUR_VALUES);
 
+  cuda_release_next();
+  cuda_await();
   if (warp == job.row_warps * job.token_warps) {
     four_copy copy = {};
     copy.tile_bytes = exact4_tile_bytes(GROUP, job.k);
@@ -142,30 +146,24 @@ static __global__ void __launch_bounds__(32 * FOUR_WARPS + 32, 1) four_kernel(ex
     for (int k = 0; k < values; k += STEP) {
       now = next;
       read_words<GROUP>(next, weights, k + STEP < values ? k + STEP : k);
-#pragma unroll 1
-      for (int part = 0; part < STEP / 8; part += WORDS) {
 #pragma unroll
-        for (int half = 0; half < 2 * WORDS; half++) { /* 4 k */
-          float4 ahead[TOKENS];
-          x += 4;
+      for (int half = 0; half < STEP / 4; half++) { /* 4 k */
+        float4 ahead[TOKENS];
+        x += 4;
 #pragma unroll
-          for (int t = 0; t < TOKENS; t++)
-            ahead[t] = *(const float4 *)(x + t * FOUR_VALUES);
-          uint32_t word = now.word[half / 2];
-          float value[4];
-          exact4_decode<SHORTCUT>(half % 2 ? exact4_swap(word) : word, how, job.one, value);
+        for (int t = 0; t < TOKENS; t++)
+          ahead[t] = *(const float4 *)(x + t * FOUR_VALUES);
+        uint32_t word = now.word[half / 2];
+        float value[4];
+        exact4_decode<SHORTCUT>(half % 2 ? exact4_swap(word) : word, how, job.one, value);
 #pragma unroll
-          for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int t = 0; t < TOKENS; t++)
-              sum[t] = sum[t] + element(input[t], i) * value[i];
+        for (int i = 0; i < 4; i++)
 #pragma unroll
           for (int t = 0; t < TOKENS; t++)
-            input[t] = ahead[t];
-        }
+            sum[t] = sum[t] + element(input[t], i) * value[i];
 #pragma unroll
-        for (int i = 0; i + WORDS < STEP / 8; i++) /* the next words come first */
-          now.word[i] = now.word[i + WORDS];
+        for (int t = 0; t < TOKENS; t++)
+          input[t] = ahead[t];
       }
       how = exact4_prepare<SHORTCUT>(job.stored, next.pair);
     }
@@ -190,9 +188,9 @@ template <int TOKENS> static constexpr four_kernels kernels_of(void)
            {four_kernel<7, TOKENS, false>, four_kernel<7, TOKENS, true>}}};
 }
 
-static const four_kernels kernels[4] = {kernels_of<1>(), kernels_of<2>(), kernels_of<4>(), kernels_of<8>()};
+static const four_kernels kernels[3] = {kernels_of<1>(), kernels_of<2>(), kernels_of<4>()};
 
-/* The first row whose limits hold is taken. */
+/* The first row whose limits hold is taken. Measured with the matrices of an 8B llama on an H200. */
 struct four_plan {
   int tokens;      /* up to */
   int tiles;       /* of 32 rows for each multiprocessor, up to */
@@ -202,11 +200,19 @@ struct four_plan {
 };
 enum { ANY = 1 << 30 };
 static const four_plan plans[] = {
-    {2, 2, 0, 2, 2},   {2, 8, 1, 1, 8},   {2, ANY, 1, 1, 4},   {4, 1, 0, 4, 1}, {4, 2, 1, 2, 2},
-    {4, 8, 2, 1, 8},   {4, ANY, 2, 1, 4}, {8, 1, 1, 4, 1},     {8, 2, 2, 2, 2}, {8, 8, 2, 2, 7},
-    {8, ANY, 2, 2, 4}, {16, 2, 2, 4, 2},  {ANY, ANY, 2, 4, 1},
+    {2, 2, 0, 2, 2},     /* o, down, qkv */
+    {2, 8, 1, 1, 8},     /* gate and up */
+    {2, ANY, 1, 1, 4},   /* the head */
+    {4, 1, 0, 4, 1},     /* o, down */
+    {4, 2, 1, 2, 2},     /* qkv */
+    {4, 8, 2, 1, 8},     /* gate and up */
+    {4, ANY, 2, 1, 4},   /* the head */
+    {8, 1, 1, 4, 1},     /* o, down */
+    {8, 2, 2, 2, 2},     /* qkv */
+    {8, 8, 2, 1, 8},     /* gate and up */
+    {ANY, 2, 2, 4, 2},   /* more tokens: 16 at a time for few rows, */
+    {ANY, ANY, 2, 2, 2}, /* 8 at a time for many */
 };
-four_plan exact_four_forced;
 
 static size_t shared_bytes(int group, int row_warps, int tokens)
 {
@@ -227,14 +233,12 @@ void exact_four_launch(cuda_context *cx, exact_job *job)
   const four_plan *plan = plans;
   while (job->tokens > plan->tokens || each > plan->tiles)
     plan++;
-  if (exact_four_forced.token_warps)
-    plan = &exact_four_forced;
   int tokens = plan->token_warps << plan->log2;
   job->token_warps = plan->token_warps;
   job->row_warps = each < plan->row_warps ? each : plan->row_warps;
   while (job->row_warps > 1 && shared_bytes(group, job->row_warps, tokens) > cx->shared_most)
     job->row_warps--;
   dim3 grid(exact_blocks(job, EXACT4_ROWS * job->row_warps), (unsigned)cuda_ceil(job->tokens, tokens));
-  cuda_launch(cx, false, kernels[plan->log2].of[group - 5][job->shortcut], grid,
-              dim3(32 * job->row_warps * job->token_warps + 32), shared_bytes(group, job->row_warps, tokens), *job);
+  exact_launch_alone(cx, kernels[plan->log2].of[group - 5][job->shortcut], job, grid,
+                     job->row_warps * job->token_warps + 1, shared_bytes(group, job->row_warps, tokens));
 }

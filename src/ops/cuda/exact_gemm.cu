@@ -6,8 +6,10 @@
  * two buffers. Every format shares all of this but the decoding of 8 weights a thread and slice. (Slices of 32 k need
  * 16 registers more for what is on its way, and there are none to spare.)
  *
- * Tiles of 128 x 128 reach 75 % of what an H200 can multiply and add; 64 rows of weights a tile were no faster. A
- * smaller tile of tokens is for short prompts and for matrices of few rows; 32 tokens took as long as 64.
+ * Tiles of 128 x 128 reach 81 % of what an H200 can multiply and add (12.8 of 15.8 TMAC/s; 11.8 for 512 tokens of an
+ * 8B llama). 64 rows of weights a tile were no faster; inputs turned by 4-byte copies (cp.async), and fewer slices
+ * unrolled, were slower by 3 and 6 %. A smaller tile of tokens is for short prompts and for matrices of few rows; 32
+ * tokens took as long as 64.
  *
  * Summed formats keep a second set of sums, of the group; they have half the occupancy.
  */
@@ -65,7 +67,7 @@ static inline __device__ void load_words(uint32_t (&word)[WORDS], const uint8_t 
   }
 }
 
-/* What a thread has on its way: 8 weights of a row. */
+/* What a thread has on its way: 8 weights of a row. `line`: the row of bytes that has them. */
 template <int FORMAT> struct gemm_weights {
   static constexpr int WORDS = (GEMM_WEIGHTS * exact_bits(FORMAT) + 31) / 32;
   uint32_t word[WORDS];
@@ -74,9 +76,9 @@ template <int FORMAT> struct gemm_weights {
 
 template <int FORMAT>
 static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_job &job, const exact_output &out,
-                                           int n, int k)
+                                           int n, int line, int k)
 {
-  w.scale = w.bias = 0;
+  bool begins = (k & ((1 << job.group_log2) - 1)) < GEMM_SLICE;
 #pragma unroll
   for (int i = 0; i < w.WORDS; i++)
     w.word[i] = 0;
@@ -86,15 +88,18 @@ static inline __device__ void load_weights(gemm_weights<FORMAT> &w, const exact_
     int group = job.group_log2, lane = n % EXACT4_ROWS;
     const uint8_t *tile = out.data + n / EXACT4_ROWS * exact4_tile_bytes(group, job.k);
     w.word[0] = ((const uint32_t *)(tile + exact4_chunk(group, k)))[lane * 4 + k % 32 / 8];
-    w.scale = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
+    if (begins)
+      w.scale = ((const uint32_t *)(tile + exact4_group(group, k)))[lane];
     return;
   }
-  const uint8_t *row = out.data + (FORMAT == EXACT_TERNARY ? n % out.byte_rows : n) * job.row_bytes;
+  const uint8_t *row = out.data + line * job.row_bytes;
   load_words(w.word, row + (int64_t)k * exact_bits(FORMAT) / 8, row + job.row_bytes);
   if constexpr (exact_affine(FORMAT)) {
     int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
-    w.scale = exact_raw(job.stored, out.scales, g);
-    w.bias = exact_raw(job.stored, out.biases, g);
+    if (begins) {
+      w.scale = exact_raw(job.stored, out.scales, g);
+      w.bias = exact_raw(job.stored, out.biases, g);
+    }
   } else if constexpr (exact_summed(FORMAT) != 0) {
     w.scale = out.scales[n * (job.k / exact_summed(FORMAT)) + k / exact_summed(FORMAT)];
   }
@@ -142,8 +147,6 @@ template <int FORMAT, int TILE>
 static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm_kernel(exact_job job)
 {
   constexpr int SUMMED = exact_summed(FORMAT), MINE = TILE / 16, INPUTS = TILE * GEMM_SLICE / GEMM_THREADS;
-  constexpr int QUADS = MINE < 4 ? 1 : MINE / 4,
-                QUAD = MINE < 4 ? MINE : 4; /* tokens of a thread: QUADS runs of QUAD */
   extern __shared__ __align__(16) float shared_floats[];
   float *inputs = shared_floats, *weights = inputs + 2 * GEMM_SLICE * TILE;
   float *scales = weights + 2 * GEMM_SLICE * GEMM_ROWS; /* [2][GEMM_ROWS], summed formats: of the group */
@@ -153,11 +156,12 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
   /* What it brings: weights 8 * half .. of a slice of a row, and inputs of a token. */
   int row = tid % GEMM_ROWS, half = tid / GEMM_ROWS, all = (int)job.k;
   int shift = FORMAT == EXACT_TERNARY ? 2 * (int)((first + row) / out.byte_rows) : 0;
-  gemm_weights<FORMAT> w;
+  int line = (int)exact_byte_row<FORMAT>(out, first + row);
+  gemm_weights<FORMAT> w = {};
   float x[INPUTS];
 
   auto load = [&](int k) {
-    load_weights(w, job, out, first + row, k + half * GEMM_WEIGHTS);
+    load_weights(w, job, out, first + row, line, k + half * GEMM_WEIGHTS);
     load_inputs(x, job, first_token + tid % TILE, k + tid / TILE * INPUTS);
   };
   auto store = [&](int buffer) {
@@ -177,7 +181,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
     int n = first + x_lane * 4 + j % 4 + j / 4 * 64;
 #pragma unroll
     for (int i = 0; i < MINE; i++)
-      sum[i][j] = n < out.n ? exact_start(out, n) : 0;
+      sum[i][j] = n < out.n ? exact_start<FORMAT>(out, n) : 0;
   }
   load(0);
   store(0);
@@ -233,11 +237,12 @@ static __global__ void __launch_bounds__(GEMM_THREADS, gemm_blocks(FORMAT)) gemm
 
 /* ---- launching ---- */
 
-/* Tiles, and what a multiprocessor does with them in a given time, in percent of the largest. */
+/* Tiles, and what a multiprocessor does with them in a given time, in percent of the largest: weights of a tile are
+ * decoded for fewer tokens, and those as stored cost more to fetch and to decode. */
 enum { GEMM_TILES = 2 };
 static const struct gemm_tile {
-  int tokens, worth;
-} tiles[GEMM_TILES] = {{64, 94}, {128, 100}};
+  int tokens, stored, summed, packed;
+} tiles[GEMM_TILES] = {{64, 74, 90, 94}, {128, 100, 100, 100}};
 
 struct gemm_kernels {
   exact_kernel *tile[GEMM_TILES];
@@ -263,29 +268,31 @@ void exact_gemm_setup(cuda_context *cx)
 }
 
 /* The time of the busiest multiprocessor, in that of 128 rows of one token in the largest tile, times 100. */
-static int64_t cost_of(const cuda_context *cx, int blocks, int tokens, const gemm_tile *tile)
+static int64_t cost_of(const cuda_context *cx, exact_format format, int blocks, int tokens, const gemm_tile *tile)
 {
-  return cuda_ceil(blocks * cuda_ceil(tokens, tile->tokens), cx->processors) * tile->tokens * 10000 / tile->worth;
+  int worth = format == EXACT_PACKED ? tile->packed : exact_summed(format) ? tile->summed : tile->stored;
+  return cuda_ceil(blocks * cuda_ceil(tokens, tile->tokens), cx->processors) * tile->tokens * 10000 / worth;
 }
 
-static int best_tile(const cuda_context *cx, int blocks, int tokens)
+static const gemm_tile *best_tile(const cuda_context *cx, exact_format format, int blocks, int tokens)
 {
-  int best = 0;
-  for (int i = 1; i < GEMM_TILES; i++)
-    if (cost_of(cx, blocks, tokens, &tiles[i]) <= cost_of(cx, blocks, tokens, &tiles[best]))
-      best = i;
+  const gemm_tile *best = tiles;
+  for (const gemm_tile &tile : tiles)
+    if (cost_of(cx, format, blocks, tokens, &tile) <= cost_of(cx, format, blocks, tokens, best))
+      best = &tile;
   return best;
 }
 
-int64_t exact_gemm_cost(const cuda_context *cx, exact_job *job)
+int64_t exact_gemm_cost(const cuda_context *cx, exact_format format, exact_job *job)
 {
   int blocks = exact_blocks(job, GEMM_ROWS);
-  return cost_of(cx, blocks, job->tokens, &tiles[best_tile(cx, blocks, job->tokens)]);
+  return cost_of(cx, format, blocks, job->tokens, best_tile(cx, format, blocks, job->tokens));
 }
 
 void exact_gemm_launch(cuda_context *cx, exact_format format, exact_job *job)
 {
-  int blocks = exact_blocks(job, GEMM_ROWS), best = best_tile(cx, blocks, job->tokens), tokens = tiles[best].tokens;
-  dim3 grid((unsigned)cuda_ceil(job->tokens, tokens), blocks);
-  cuda_launch(cx, false, kernels[format].tile[best], grid, dim3(GEMM_THREADS), gemm_shared(tokens), *job);
+  int blocks = exact_blocks(job, GEMM_ROWS);
+  const gemm_tile *best = best_tile(cx, format, blocks, job->tokens);
+  dim3 grid((unsigned)cuda_ceil(job->tokens, best->tokens), blocks);
+  cuda_launch(cx, false, kernels[format].tile[best - tiles], grid, dim3(GEMM_THREADS), gemm_shared(best->tokens), *job);
 }

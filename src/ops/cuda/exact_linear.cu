@@ -13,7 +13,7 @@ static bool tiles_win(const cuda_context *cx, exact_format format, exact_job *jo
 {
   int64_t tiles = cuda_ceil(exact_blocks(job, 32), cx->processors), tokens = cuda_ceil(job->tokens, 4) * 4;
   int64_t cost = tiles * 32 * tokens * 100 / 128 * 100 / (format == EXACT_PACKED ? FOUR_WORTH : ROWS_WORTH);
-  return job->tokens > 8 && exact_gemm_cost(cx, job) < cost;
+  return job->tokens > 8 && exact_gemm_cost(cx, format, job) < cost;
 }
 
 static exact_format format_of(const cuda_matrix *m)
@@ -93,6 +93,18 @@ static int job_of(exact_job *job, const op_linear *a, int i, int tokens)
   return count;
 }
 
+static void four(cuda_context *cx, exact_job *job)
+{
+  if (!exact_one_launch(cx, job))
+    exact_four_launch(cx, job);
+}
+
+static void rows(cuda_context *cx, exact_format format, exact_job *job)
+{
+  if (!exact_rows_one_launch(cx, format, job))
+    exact_rows_launch(cx, format, job);
+}
+
 void cuda_exact_linear(cuda_context *cx, const op_linear *a, int tokens)
 {
   if (tokens == 0)
@@ -103,10 +115,10 @@ void cuda_exact_linear(cuda_context *cx, const op_linear *a, int tokens)
     i += job_of(&job, a, i, tokens);
     if (tiles_win(cx, format, &job))
       exact_gemm_launch(cx, format, &job);
-    else if (format != EXACT_PACKED)
-      exact_rows_launch(cx, format, &job);
-    else if (!exact_one_launch(cx, &job))
-      exact_four_launch(cx, &job);
+    else if (format == EXACT_PACKED)
+      four(cx, &job);
+    else
+      rows(cx, format, &job);
   }
 }
 
@@ -122,4 +134,5 @@ void cuda_exact_setup(cuda_context *cx)
   exact_gemm_setup(cx);
   exact_four_setup(cx);
   exact_one_setup(cx);
+  exact_rows_one_setup(cx);
 }

@@ -4,19 +4,16 @@
  * with no barrier after the first, since a lane reads only what it copied itself. The body is 64 k: larger ones leave
  * the instruction cache (8 groups: three times slower). Four instructions a weight bound it: mask, fmaf, multiply, add.
  *
- * `chain`, for few rows (4096 rows are 128 warps, one for each multiprocessor: then the time is that of K additions in
- * a row, and everything else must get out of their way). One warp only adds. Six warps decode and multiply, and leave
- * products for it in shared memory, as float4 [16][32 lanes] for 64 k. The adding warp is warp 0 and has its scheduler
- * for itself (warp 4, which would share it, ends at once); it loads the next 16 products before it adds these.
+ * `chain`, for few rows: one warp only adds, six make products for it (exact_chain.cuh).
  *
  * What failed in prototypes: lanes that share a row's products inside one warp (the compiler schedules the additions
  * first), two rows a lane, more product warps, bulk copies by computing warps (250 cycles and more each), and starting
  * before the predecessor ends with more than one block a multiprocessor: blocks pile up on some.
  */
+#include "ops/cuda/exact_chain.cuh"
 #include "ops/cuda/exact_pack.cuh"
 
-/* Shared memory of a multiprocessor that a block may count on, and a little for barriers. */
-enum { ONE_SHARED = 227 * 1024, BODY_PRODUCTS = EXACT4_BODY * EXACT4_ROWS * 4 };
+static_assert((int)CHAIN_BODY == (int)EXACT4_BODY, "makers of products take the bodies of the layout");
 
 /* All at once, not a round trip for each 16 bytes of a thread. */
 static inline __device__ void copy_input(const exact_job &job, float4 *to)
@@ -90,19 +87,20 @@ static __global__ void __launch_bounds__(32 * STREAM_WARPS, 1) stream_kernel(exa
   bool there = tile * EXACT4_ROWS < out.n;
   const uint8_t *weights = out.data + (there ? tile : 0) * exact4_tile_bytes(GROUP, job.k);
 
-  copy_input(job, (float4 *)shared);
+  cuda_release_next();
 #pragma unroll
   for (int i = 0; i < STREAM_SLOTS - 1; i++) {
     if (i < bodies)
       stream_fetch<GROUP>(ring + i * slot_bytes(GROUP), weights, i);
     exact_commit();
   }
-  exact_wait<STREAM_SLOTS - 1>();
+  cuda_await();
+  copy_input(job, (float4 *)shared);
+  exact_wait<0>();
   __syncthreads();
   if (!there)
     return;
   body<GROUP> now, next;
-  exact_wait<STREAM_SLOTS - 2>();
   stream_read(now, ring);
   exact4_how how = exact4_prepare<SHORTCUT>(job.stored, now.pair[0]), second = how;
   float p[8], sum = 0;
@@ -149,46 +147,7 @@ static size_t stream_shared(int group, int64_t k, int warps)
 
 /* ---- few rows ---- */
 
-enum { CHAIN_SLOTS = 10, CHAIN_WARPS = 8, CHAIN_MAKERS = 6, CHAIN_IDLE = 4 };
-
-static inline __device__ uint32_t barrier_at(const uint64_t *barrier)
-{
-  return (uint32_t)__cvta_generic_to_shared(barrier);
-}
-
-static inline __device__ void barrier_make(uint64_t *barrier)
-{
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(barrier_at(barrier)) : "memory");
-}
-
-static inline __device__ void barrier_arrive(uint64_t *barrier)
-{
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(barrier_at(barrier)) : "memory");
-}
-
-/* Whether the phase of this parity is over. */
-static inline __device__ bool barrier_passed(uint64_t *barrier, uint32_t parity)
-{
-  uint32_t passed;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(passed)
-               : "r"(barrier_at(barrier)), "r"(parity)
-               : "memory");
-#else
-  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(passed)
-               : "r"(barrier_at(barrier)), "r"(parity)
-               : "memory");
-#endif
-  return passed;
-}
-
-static inline __device__ void barrier_wait(uint64_t *barrier, uint32_t parity)
-{
-  while (!barrier_passed(barrier, parity))
-    ;
-}
+enum { CHAIN_SLOTS = 10, CHAIN_WARPS = 8 };
 
 template <int GROUP> static inline __device__ void chain_load(body<GROUP> &w, const uint8_t *tile, int b)
 {
@@ -218,7 +177,7 @@ static inline __device__ void chain_make(const exact_job &job, const uint8_t *ti
     if (b + CHAIN_MAKERS < bodies)
       chain_load<GROUP>(next, tile, b + CHAIN_MAKERS);
     barrier_wait(empty + slot, (round & 1) ^ 1);
-    float4 *to = slots + slot * (BODY_PRODUCTS / 16) + lane;
+    float4 *to = slots + slot * (CHAIN_PRODUCTS / 16) + lane;
 #pragma unroll
     for (int j = 0; j < 8; j++) {
       float p[8];
@@ -233,59 +192,6 @@ static inline __device__ void chain_make(const exact_job &job, const uint8_t *ti
   }
 }
 
-static inline __device__ float add_four(float sum, float4 p)
-{
-  sum = sum + p.x;
-  sum = sum + p.y;
-  sum = sum + p.z;
-  return sum + p.w;
-}
-
-/* The adding warp: 16 products at a time, the next 16 in registers before these are added. */
-static inline __device__ float chain_add(int bodies, const float4 *slots, uint64_t *full, uint64_t *empty)
-{
-  const float4 *mine = slots + threadIdx.x % 32;
-  float sum = 0;
-  float4 now[4], next[4];
-  int slot = 0;
-  uint32_t parity = 0;
-  barrier_wait(full, 0);
-#pragma unroll
-  for (int i = 0; i < 4; i++)
-    now[i] = mine[i * 32];
-#pragma unroll 1
-  for (int b = 0; b < bodies; b++) {
-    int next_slot = slot + 1 == CHAIN_SLOTS ? 0 : slot + 1;
-    uint32_t next_parity = next_slot ? parity : parity ^ 1;
-    bool ready = true;
-#pragma unroll
-    for (int part = 0; part < 4; part++) {
-      if (part == 2 && b + 1 < bodies)
-        ready = barrier_passed(full + next_slot, next_parity);
-      if (part == 3 && !ready)
-        barrier_wait(full + next_slot, next_parity);
-      const float4 *from = mine + (part < 3 ? slot : next_slot) * (BODY_PRODUCTS / 16) + (part + 1) % 4 * 128;
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        next[i] = from[i * 32];
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        sum = add_four(sum, now[i]);
-      if (part == 3) {
-        __syncwarp();
-        if (threadIdx.x == 0)
-          barrier_arrive(empty + slot);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        now[i] = next[i];
-    }
-    slot = next_slot;
-    parity = next_parity;
-  }
-  return sum;
-}
-
 template <int GROUP, bool SHORTCUT>
 static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact_job job)
 {
@@ -294,16 +200,18 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, bodies = (int)(job.k / EXACT4_BODY);
   int64_t tile = blockIdx.x - out.first;
   float4 *x = (float4 *)shared, *slots = (float4 *)(shared + job.k * 4);
-  uint64_t *full = (uint64_t *)(slots + CHAIN_SLOTS * (BODY_PRODUCTS / 16)), *empty = full + CHAIN_SLOTS;
+  uint64_t *full = (uint64_t *)(slots + CHAIN_SLOTS * (CHAIN_PRODUCTS / 16)), *empty = full + CHAIN_SLOTS;
   const uint8_t *weights = out.data + tile * exact4_tile_bytes(GROUP, job.k);
   int maker = warp < CHAIN_IDLE ? warp - 1 : warp - 2;
   body<GROUP> w;
+  cuda_release_next();
   if (threadIdx.x < CHAIN_SLOTS) {
-    barrier_make(full + threadIdx.x);
-    barrier_make(empty + threadIdx.x);
+    barrier_make(full + threadIdx.x, 1);
+    barrier_make(empty + threadIdx.x, 1);
   }
   if (warp != 0 && warp != CHAIN_IDLE && maker < bodies)
     chain_load<GROUP>(w, weights, maker);
+  cuda_await();
   copy_input(job, x);
   exact_wait<0>();
   __syncthreads();
@@ -313,7 +221,7 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact
     chain_make<GROUP, SHORTCUT>(job, weights, x, slots, full, empty, maker, w);
     return;
   }
-  float sum = chain_add(bodies, slots, full, empty);
+  float sum = chain_add<CHAIN_SLOTS>(0, bodies, slots, full, empty);
   int64_t n = tile * EXACT4_ROWS + lane;
   if (n < out.n)
     exact_finish<EXACT_PACKED>(out, 0, n, sum);
@@ -321,7 +229,7 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact
 
 static size_t chain_shared(int64_t k)
 {
-  return (size_t)k * 4 + CHAIN_SLOTS * (BODY_PRODUCTS + 2 * sizeof(uint64_t));
+  return (size_t)k * 4 + CHAIN_SLOTS * (CHAIN_PRODUCTS + 2 * sizeof(uint64_t));
 }
 
 /* ---- launching ---- */
@@ -340,32 +248,29 @@ static exact_kernel *const chains[3][2] = KERNELS(chain_kernel);
 
 void exact_one_setup(cuda_context *cx)
 {
-  size_t most = cx->shared_most < ONE_SHARED ? cx->shared_most : ONE_SHARED;
   for (int g = 0; g < 3; g++)
     for (int quick = 0; quick < 2; quick++) {
-      exact_allow(cx, streams[g][quick], most);
-      exact_allow(cx, chains[g][quick], most);
+      exact_allow(cx, streams[g][quick], cx->shared_most);
+      exact_allow(cx, chains[g][quick], cx->shared_most);
     }
 }
 
 bool exact_one_launch(cuda_context *cx, exact_job *job)
 {
-  size_t most = cx->shared_most < ONE_SHARED ? cx->shared_most : ONE_SHARED;
-  int tiles = exact_blocks(job, EXACT4_ROWS), group = job->group_log2, g = group - 5;
+  int tiles = exact_blocks(job, EXACT4_ROWS), group = job->group_log2;
   if (job->tokens != 1 || !job->x_by_16)
     return false;
-  if (tiles <= 2 * cx->processors && chain_shared(job->k) <= most) {
-    cuda_launch(cx, false, chains[g][job->shortcut], dim3(tiles), dim3(32 * CHAIN_WARPS), chain_shared(job->k), *job);
+  if (tiles <= 2 * cx->processors && chain_shared(job->k) <= cx->shared_most) {
+    exact_launch_alone(cx, chains[group - 5][job->shortcut], job, tiles, CHAIN_WARPS, chain_shared(job->k));
     return true;
   }
   int warps = (int)cuda_ceil(tiles, cx->processors);
   warps = warps < STREAM_WARPS ? warps : STREAM_WARPS;
-  while (warps > 1 && stream_shared(group, job->k, warps) > most)
+  while (warps > 1 && stream_shared(group, job->k, warps) > cx->shared_most)
     warps--;
-  size_t shared = stream_shared(group, job->k, warps);
-  if (shared > most)
+  if (stream_shared(group, job->k, warps) > cx->shared_most)
     return false;
   int blocks = exact_blocks(job, EXACT4_ROWS * warps);
-  cuda_launch(cx, false, streams[g][job->shortcut], dim3(blocks), dim3(32 * warps), shared, *job);
+  exact_launch_alone(cx, streams[group - 5][job->shortcut], job, blocks, warps, stream_shared(group, job->k, warps));
   return true;
 }

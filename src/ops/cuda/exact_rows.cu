@@ -1,75 +1,19 @@
 /* exact_rows.cu - products of few tokens with matrices as they are stored, any format.
  *
  * A lane has a row of the matrix and some tokens, and walks k upwards: decode eight weights, multiply and add them for
- * each token. Rows lie far apart in memory, so a warp whose lanes read their own rows would ask for 32 sectors at once;
- * instead the block copies a stage (up to 256 bytes of each of its rows, whole units of the format, and the inputs that
- * meet them) into shared memory with cp.async, where stages form a ring. A row there has an odd number of 16-byte
- * chunks, so that lanes read 16 bytes each without bank conflicts.
- *
- * Rows that do not start at multiples of 16 bytes (K odd in some way) are copied from the multiple before, with one
- * chunk more, and their words are put together from two. Behind the end of a row are zeros, and inputs behind the end
- * are -0: a weight of +0 times -0 is -0, which no sum minds.
+ * each token. Weights and the inputs that meet them come in stages, which form a ring (exact_rows.cuh).
  *
  * A block is row_warps warps with 32 rows each, times warps that have other tokens of the same rows: where there are
- * few rows, splitting tokens over warps fills the machine, at the price of decoding twice. If that leaves a block with
- * fewer than four warps, others only copy for them: a warp that is alone on its scheduler has nothing to hide behind.
+ * few rows, splitting tokens over warps fills the machine, at the price of decoding twice. Two more only copy: with
+ * addresses in between, sums took twice as long.
  */
-#include "ops/cuda/exact_format.cuh"
+#include "ops/cuda/exact_rows.cuh"
 
-enum { ROWS_STAGES = 3, ROWS_WARPS = 8 /* that compute */, ROWS_LEAST = 4 };
-
-/* Values of a row in a stage; of a unit, which one group covers (nvfp4: two). */
-static constexpr __host__ __device__ int stage_values(int format)
-{
-  int bits = exact_bits(format);
-  return bits <= 8 ? 256 : bits == 16 ? 128 : 64;
-}
-
-static constexpr __host__ __device__ int unit_values(int format)
-{
-  int bits = exact_bits(format);
-  return bits <= 8 ? 32 : bits == 16 ? 16 : 8;
-}
-
-static constexpr __host__ __device__ int stage_chunks(int format)
-{
-  return stage_values(format) * exact_bits(format) / 8 / 16;
-}
-
-/* Bytes of a row in a stage: one chunk for rows that start inside one, and an odd number of them. */
-static constexpr __host__ __device__ int stage_pitch(int format)
-{
-  return 16 * ((stage_chunks(format) + 1) | 1);
-}
+enum { ROWS_STAGES = 3, ROWS_WARPS = 8 /* that compute, at most */, ROWS_COPY = 2 /* that copy */ };
 
 static size_t stage_bytes(int format, int rows, int tokens)
 {
   return (size_t)rows * stage_pitch(format) + (size_t)tokens * stage_values(format) * sizeof(float);
-}
-
-/* The row of bytes that row n is in; `base`: that of the block's first row. */
-template <int FORMAT> static inline __device__ int64_t byte_row(const exact_output &out, int64_t n)
-{
-  return FORMAT == EXACT_TERNARY ? (int64_t)((uint32_t)n % (uint32_t)out.byte_rows) : n;
-}
-
-/* ---- filling a stage, by threads `me` of `all` ---- */
-
-/* CHUNKS of each row from byte `from` on. A row's chunks go to neighbouring threads. */
-template <int FORMAT, int CHUNKS>
-static inline __device__ void copy_rows(const exact_job &job, const exact_output &out, uint8_t *to, int64_t first,
-                                        int rows, int64_t from, int me, int all)
-{
-  constexpr int LANES = CHUNKS <= 4 ? 4 : CHUNKS <= 8 ? 8 : CHUNKS <= 16 ? 16 : 32;
-  int j = me % LANES;
-  if (j >= CHUNKS)
-    return;
-  for (int r = me / LANES; r < rows; r += all / LANES) {
-    int64_t start = byte_row<FORMAT>(out, min(first + r, out.n - 1)) * job.row_bytes;
-    int64_t at = (start & ~(int64_t)15) + from + 16 * j, left = start + job.row_bytes - at;
-    int valid = left >= 16 ? 16 : left > 0 ? (int)left : 0;
-    exact_copy_16(to + r * stage_pitch(FORMAT) + 16 * j, out.data + (valid ? at : 0), valid);
-  }
 }
 
 template <int VALUES>
@@ -95,55 +39,8 @@ static inline __device__ void copy_inputs(const exact_job &job, float *to, int f
   }
 }
 
-/* ---- using it ---- */
-
-/* The words of a unit, at byte `at` of a row that starts in the stage. */
-template <int WORDS> static inline __device__ void unit_words(uint32_t (&word)[WORDS], const uint8_t *at, bool aligned)
-{
-  if (aligned) {
-#pragma unroll
-    for (int i = 0; i < WORDS; i++)
-      if (WORDS % 4)
-        word[i] = ((const uint32_t *)at)[i];
-      else if (i % 4 == 0)
-        *(uint4 *)(word + i) = ((const uint4 *)at)[i / 4];
-    return;
-  }
-  int skew = (int)((uintptr_t)at & 3);
-  const uint32_t *from = (const uint32_t *)(at - skew);
-  uint32_t low = from[0];
-#pragma unroll
-  for (int i = 0; i < WORDS; i++) {
-    uint32_t high = skew || i + 1 < WORDS ? from[i + 1] : 0;
-    word[i] = __funnelshift_r(low, high, 8 * skew);
-    low = high;
-  }
-}
-
-/* Scales and biases of a unit as they lie in memory; nvfp4: the scales of its two groups. */
-struct unit_raw {
-  uint32_t a, b;
-};
-
-template <int FORMAT>
-static inline __device__ unit_raw unit_fetch(const exact_job &job, const exact_output &out, int64_t n, int64_t k)
-{
-  unit_raw raw = {0, 0};
-  if constexpr (exact_affine(FORMAT)) {
-    int64_t g = n * (job.k >> job.group_log2) + (k >> job.group_log2);
-    raw.a = exact_raw(job.stored, out.scales, g);
-    raw.b = exact_raw(job.stored, out.biases, g);
-  } else if constexpr (exact_summed(FORMAT) != 0) {
-    int64_t g = n * (job.k / exact_summed(FORMAT)) + k / exact_summed(FORMAT);
-    raw.a = out.scales[g];
-    if (FORMAT == EXACT_NVFP4 && k + 16 < job.k)
-      raw.b = out.scales[g + 1];
-  }
-  return raw;
-}
-
 template <int FORMAT, int TOKENS>
-static __global__ void __launch_bounds__(32 * ROWS_WARPS, 1) rows_kernel(exact_job job)
+static __global__ void __launch_bounds__(32 * (ROWS_WARPS + ROWS_COPY), 1) rows_kernel(exact_job job)
 {
   constexpr int VALUES = stage_values(FORMAT), UNIT = unit_values(FORMAT), PITCH = stage_pitch(FORMAT);
   constexpr int WORDS = UNIT * exact_bits(FORMAT) / 32, BYTES = VALUES * exact_bits(FORMAT) / 8;
@@ -156,42 +53,43 @@ static __global__ void __launch_bounds__(32 * ROWS_WARPS, 1) rows_kernel(exact_j
   int row = warp % job.row_warps * 32 + lane, token = warp / job.row_warps * TOKENS;
   int64_t n = min(first + row, out.n - 1);
   int shift = FORMAT == EXACT_TERNARY ? 2 * (int)(n / out.byte_rows) : 0;
-  int skew = job.w_by_16 ? 0 : (int)(byte_row<FORMAT>(out, n) * job.row_bytes & 15);
+  int skew = job.w_by_16 ? 0 : (int)(exact_byte_row<FORMAT>(out, n) * job.row_bytes & 15);
   int stage_size = rows * PITCH + tokens * VALUES * (int)sizeof(float), stages = (int)cuda_ceil(job.k, VALUES);
-  /* All copy, or those that do nothing else. */
-  bool copies = workers == blockDim.x || (int)threadIdx.x >= workers, computes = (int)threadIdx.x < workers;
-  int me = workers == blockDim.x ? threadIdx.x : threadIdx.x - workers;
-  int all = workers == blockDim.x ? workers : blockDim.x - workers;
+  int group = exact_summed(FORMAT) ? exact_summed(FORMAT) : 1 << job.group_log2, k = 0;
+  int64_t groups = n * (job.k / group);
 
-  auto fill = [&](int s) {
-    if (s < stages && copies) {
-      uint8_t *stage = shared + s % ROWS_STAGES * stage_size;
-      if (job.w_by_16)
-        copy_rows<FORMAT, BYTES / 16>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
-      else
-        copy_rows<FORMAT, BYTES / 16 + 1>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
-      copy_inputs<VALUES>(job, (float *)(stage + rows * PITCH), first_token, tokens, (int64_t)s * VALUES, me, all);
+  cuda_release_next();
+  cuda_await();
+  if ((int)threadIdx.x >= workers) {
+    int me = threadIdx.x - workers, all = blockDim.x - workers;
+    for (int s = 0; s < stages + ROWS_STAGES - 1; s++) {
+      if (s >= ROWS_STAGES - 1) { /* what the others use now is there, and what they used is free */
+        exact_wait<ROWS_STAGES - 2>();
+        __syncthreads();
+      }
+      if (s < stages) {
+        uint8_t *stage = shared + s % ROWS_STAGES * stage_size;
+        if (job.w_by_16)
+          copy_rows<FORMAT, true>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
+        else
+          copy_rows<FORMAT, false>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
+        copy_inputs<VALUES>(job, (float *)(stage + rows * PITCH), first_token, tokens, (int64_t)s * VALUES, me, all);
+      }
+      exact_commit();
     }
-    exact_commit();
-  };
+    return;
+  }
 
   float sum[TOKENS];
 #pragma unroll
   for (int t = 0; t < TOKENS; t++)
-    sum[t] = exact_start(out, n);
-  for (int s = 0; s < ROWS_STAGES - 1; s++)
-    fill(s);
-  unit_raw next_raw = unit_fetch<FORMAT>(job, out, n, 0);
+    sum[t] = exact_start<FORMAT>(out, n);
+  unit_raw next_raw = unit_fetch<FORMAT>(job, out, groups, 0);
 
   for (int s = 0; s < stages; s++) {
-    exact_wait<ROWS_STAGES - 2>();
     __syncthreads();
-    fill(s + ROWS_STAGES - 1);
-    if (!computes)
-      continue;
     const uint8_t *stage = shared + s % ROWS_STAGES * stage_size, *weights = stage + row * PITCH + skew;
     const float *inputs = (const float *)(stage + rows * PITCH) + token * VALUES;
-    int64_t k = (int64_t)s * VALUES;
     int units = (int)cuda_ceil(min(job.k - k, (int64_t)VALUES), UNIT);
     uint32_t next[WORDS];
     unit_words(next, weights, job.w_by_16);
@@ -199,7 +97,7 @@ static __global__ void __launch_bounds__(32 * ROWS_WARPS, 1) rows_kernel(exact_j
     for (int u = 0; u < units; u++, k += UNIT, inputs += UNIT) {
       unit_raw raw = next_raw;
       if (k + UNIT < job.k)
-        next_raw = unit_fetch<FORMAT>(job, out, n, k + UNIT);
+        next_raw = unit_fetch<FORMAT>(job, out, groups, k + UNIT);
       uint32_t word[WORDS];
 #pragma unroll
       for (int i = 0; i < WORDS; i++)
@@ -239,7 +137,7 @@ static __global__ void __launch_bounds__(32 * ROWS_WARPS, 1) rows_kernel(exact_j
       }
     }
   }
-  if (!computes || first + row >= out.n)
+  if (first + row >= out.n)
     return;
 #pragma unroll
   for (int t = 0; t < TOKENS; t++)
@@ -249,21 +147,20 @@ static __global__ void __launch_bounds__(32 * ROWS_WARPS, 1) rows_kernel(exact_j
 
 /* ---- launching ---- */
 
-/* [format][tokens of a warp: 1 or 4] */
-static exact_kernel *const kernels[EXACT_STORED_FORMATS][2] = {
-    {rows_kernel<EXACT_F32, 1>, rows_kernel<EXACT_F32, 4>},
-    {rows_kernel<EXACT_BF16, 1>, rows_kernel<EXACT_BF16, 4>},
-    {rows_kernel<EXACT_F16, 1>, rows_kernel<EXACT_F16, 4>},
-    {rows_kernel<EXACT_A2, 1>, rows_kernel<EXACT_A2, 4>},
-    {rows_kernel<EXACT_A3, 1>, rows_kernel<EXACT_A3, 4>},
-    {rows_kernel<EXACT_A4, 1>, rows_kernel<EXACT_A4, 4>},
-    {rows_kernel<EXACT_A5, 1>, rows_kernel<EXACT_A5, 4>},
-    {rows_kernel<EXACT_A6, 1>, rows_kernel<EXACT_A6, 4>},
-    {rows_kernel<EXACT_A8, 1>, rows_kernel<EXACT_A8, 4>},
-    {rows_kernel<EXACT_MXFP4, 1>, rows_kernel<EXACT_MXFP4, 4>},
-    {rows_kernel<EXACT_MXFP8, 1>, rows_kernel<EXACT_MXFP8, 4>},
-    {rows_kernel<EXACT_NVFP4, 1>, rows_kernel<EXACT_NVFP4, 4>},
-    {rows_kernel<EXACT_TERNARY, 1>, rows_kernel<EXACT_TERNARY, 4>},
+struct rows_kernels {
+  exact_kernel *of[3]; /* [log2 of the tokens of a warp] */
+};
+
+template <int FORMAT> static constexpr rows_kernels kernels_of(void)
+{
+  return {{rows_kernel<FORMAT, 1>, rows_kernel<FORMAT, 2>, rows_kernel<FORMAT, 4>}};
+}
+
+static const rows_kernels kernels[EXACT_STORED_FORMATS] = {
+    kernels_of<EXACT_F32>(),     kernels_of<EXACT_BF16>(),  kernels_of<EXACT_F16>(),   kernels_of<EXACT_A2>(),
+    kernels_of<EXACT_A3>(),      kernels_of<EXACT_A4>(),    kernels_of<EXACT_A5>(),    kernels_of<EXACT_A6>(),
+    kernels_of<EXACT_A8>(),      kernels_of<EXACT_MXFP4>(), kernels_of<EXACT_MXFP8>(), kernels_of<EXACT_NVFP4>(),
+    kernels_of<EXACT_TERNARY>(),
 };
 
 static size_t shared_bytes(int format, int row_warps, int tokens)
@@ -273,22 +170,21 @@ static size_t shared_bytes(int format, int row_warps, int tokens)
 
 void exact_rows_setup(cuda_context *cx)
 {
-  for (int f = 0; f < EXACT_STORED_FORMATS; f++)
-    for (exact_kernel *kernel : kernels[f])
+  for (const rows_kernels &k : kernels)
+    for (exact_kernel *kernel : k.of)
       exact_allow(cx, kernel, cx->shared_most);
 }
 
 void exact_rows_launch(cuda_context *cx, exact_format format, exact_job *job)
 {
   int each = (int)cuda_ceil(exact_blocks(job, 32), cx->processors);
-  bool four = job->tokens > (each == 1 ? 4 : 2);
-  int tokens = four ? 4 : 1;
+  /* Few rows: more warps, each with fewer tokens. */
+  int log2 = job->tokens <= (each == 1 ? 4 : 2) ? 0 : each == 1 && job->tokens <= 8 ? 1 : 2, tokens = 1 << log2;
   job->token_warps = job->tokens < 4 * tokens ? (int)cuda_ceil(job->tokens, tokens) : 4;
   job->row_warps = each < ROWS_WARPS / job->token_warps ? each : ROWS_WARPS / job->token_warps;
   while (job->row_warps > 1 && shared_bytes(format, job->row_warps, job->token_warps * tokens) > cx->shared_most)
     job->row_warps--;
-  int warps = job->row_warps * job->token_warps;
   dim3 grid(exact_blocks(job, 32 * job->row_warps), (unsigned)cuda_ceil(job->tokens, job->token_warps * tokens));
-  cuda_launch(cx, false, kernels[format][four], grid, dim3(32 * (warps < ROWS_LEAST ? ROWS_LEAST : warps)),
-              shared_bytes(format, job->row_warps, job->token_warps * tokens), *job);
+  exact_launch_alone(cx, kernels[format].of[log2], job, grid, job->row_warps * job->token_warps + ROWS_COPY,
+                     shared_bytes(format, job->row_warps, job->token_warps * tokens));
 }

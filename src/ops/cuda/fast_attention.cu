@@ -136,7 +136,6 @@ void cuda_attention_setup(cuda_context *cx)
   fast_tile_setup(cx);
   exact_step_setup(cx);
   exact_values_setup(cx);
-  exact_near_setup(cx);
   exact_tile_setup(cx);
 }
 

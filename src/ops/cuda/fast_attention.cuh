@@ -18,6 +18,7 @@ struct fast_room {
   float *out;
   int units, first, count;
   bool overlap; /* cuda_context */
+  bool ahead;   /* fast_attention_step.cu: values have a place of their own */
   bool tiles;   /* a tile kernel goes over the same tokens, and takes what belongs together */
 };
 

@@ -1,10 +1,11 @@
 /* fast_attention_step.cu - a chunk of one token: for rows that take a step each, and for whatever has no tile.
  *
  * A block of threads has a chunk of 256 positions and the query heads of one key/value head, so keys and values are
- * read once for all of them. That is memory's speed or nothing: a step at depth 8192 reads 33 MB a layer. So everything
- * is asked for at once, with cp.async into shared memory: all keys, in two stages of dims, and two blocks of values;
- * the other two take the place of the first dims as soon as those are done with. Two such blocks of threads fit on a
- * multiprocessor (dims of 128) and ask for 192 KB, nearly all that they will ever want.
+ * read once for all of them. That is memory's speed or nothing: a step at depth 8192 reads 33 MB a layer. So much is
+ * asked for at once, with cp.async into shared memory: all keys, in two stages of dims, and values as they get a place.
+ * Where two blocks of threads a multiprocessor are all there are, the first two blocks of values have one from the
+ * beginning (192 KB are on their way then, dims of 128, nearly all that is ever wanted), and the other two take that of
+ * the first dims. Where there are more, values take the place of keys, so that three blocks of threads fit.
  *
  * Sums: a thread has two keys and four heads and walks the dims; then two dims and two heads, and walks the keys. More
  * sums a thread mean fewer loads from shared memory for each; fewer threads do not matter, since the sums of one are
@@ -18,8 +19,6 @@
 
 enum {
   BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
-  BUFFERS = BLOCKS + 2,           /* of shared memory: for keys, and the first two of values */
-  AHEAD = 4096,                   /* bytes behind the terms that are read ahead, and not used */
 };
 
 /* For HEADS heads of a share: GROUP of them meet a key together, PAIRS of two a value. */
@@ -27,14 +26,28 @@ template <int HEADS> struct step_shape {
   enum { GROUP = HEADS < 4 ? HEADS : 4, GROUPS = HEADS / GROUP, PAIRS = (HEADS + 1) / 2, THREADS = 128 * GROUPS };
 };
 
+/* Of shared memory: for the keys, and where values are asked for ahead of their place, for two blocks of those. */
+static __host__ __device__ int buffers_of(const fast_room &r)
+{
+  return r.ahead ? BLOCKS + 2 : BLOCKS;
+}
+
 /* ---- the parts of it ---- */
 
-/* Asks for some bytes, a multiple of 16, with all threads. */
-static __device__ void ask(void *to, const void *from, int bytes)
+/* Asks for some bytes, a multiple of 16, with all threads: four pieces a turn, as long as it goes. */
+template <int THREADS> static __device__ void ask(void *to, const void *from, int bytes)
 {
-#pragma unroll 2
-  for (int at = (int)threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
-    copy_async((char *)to + at, (const char *)from + at);
+  enum { TURN = THREADS * 16 };
+  char *here = (char *)to + threadIdx.x * 16;
+  const char *there = (const char *)from + threadIdx.x * 16;
+#pragma unroll 1
+  for (; bytes >= 4 * TURN; bytes -= 4 * TURN, here += 4 * TURN, there += 4 * TURN)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      copy_async(here + i * TURN, there + i * TURN);
+#pragma unroll 1
+  for (int at = (int)threadIdx.x * 16; at < bytes; at += TURN, here += TURN, there += TURN)
+    copy_async(here, there);
 }
 
 static __device__ float2 two_floats(unsigned halves)
@@ -46,31 +59,10 @@ template <int N> struct alignas(N * sizeof(float)) floats {
   float x[N];
 };
 
-/* Some dims of two neighbouring keys, and of GROUP queries. */
-template <int GROUP> struct score_batch {
-  enum { DIMS = 4 };
-  unsigned key[DIMS];
-  floats<GROUP> q[DIMS];
-};
-
-template <int GROUP> static __device__ score_batch<GROUP> load_scores(const __half *key, const floats<GROUP> *q)
+/* sum[head] += q k of one dim, for two neighbouring keys. */
+template <int GROUP> static __device__ void add_score(const __half *key, const floats<GROUP> &q, float2 sum[GROUP])
 {
-  score_batch<GROUP> b;
-#pragma unroll
-  for (int e = 0; e < b.DIMS; e++) {
-    b.key[e] = load_word_now(key + e * KV_BLOCK);
-    if (GROUP == 4)
-      *(float4 *)b.q[e].x = load_four_now(q[e].x);
-    else
-      for (int h = 0; h < GROUP; h++)
-        b.q[e].x[h] = load_now(q[e].x + h);
-  }
-  return b;
-}
-
-template <int GROUP> static __device__ void add_scores(unsigned key, const floats<GROUP> &q, float2 sum[GROUP])
-{
-  float2 k = two_floats(key);
+  float2 k = two_floats(*(const unsigned *)key);
 #pragma unroll
   for (int h = 0; h < GROUP; h++) {
     sum[h].x = fmaf(q.x[h], k.x, sum[h].x);
@@ -78,27 +70,20 @@ template <int GROUP> static __device__ void add_scores(unsigned key, const float
   }
 }
 
-/* sum[head] += q k over some dims, for two neighbouring keys; q [dims][GROUP]. A batch behind the last may be read. */
+/* The same over some dims; q [dims][GROUP]. In straight pieces, inside of which the compiler loads in time. */
 template <int GROUP>
-static __device__ void add_all_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
+static __device__ void add_scores(const __half *key, const floats<GROUP> *q, int dims, float2 sum[GROUP])
 {
-  enum { DIMS = score_batch<GROUP>::DIMS };
-  score_batch<GROUP> now = load_scores<GROUP>(key, q), next;
+  enum { PIECE = 16 };
   int e = 0;
 #pragma unroll 1
-  for (; e + 2 * DIMS <= dims; e += 2 * DIMS) {
-    next = load_scores<GROUP>(key + (e + DIMS) * KV_BLOCK, q + e + DIMS);
+  for (; e + PIECE <= dims; e += PIECE)
 #pragma unroll
-    for (int i = 0; i < DIMS; i++)
-      add_scores<GROUP>(now.key[i], now.q[i], sum);
-    now = load_scores<GROUP>(key + (e + 2 * DIMS) * KV_BLOCK, q + e + 2 * DIMS);
-#pragma unroll
-    for (int i = 0; i < DIMS; i++)
-      add_scores<GROUP>(next.key[i], next.q[i], sum);
-  }
+    for (int i = 0; i < PIECE; i++)
+      add_score<GROUP>(key + (e + i) * KV_BLOCK, q[e + i], sum);
 #pragma unroll 1
   for (; e < dims; e++)
-    add_scores<GROUP>(load_word_now(key + e * KV_BLOCK), q[e], sum);
+    add_score<GROUP>(key + e * KV_BLOCK, q[e], sum);
 }
 
 /* out: two dims of one head, then of the other. */
@@ -111,52 +96,35 @@ static __device__ void add_value(float2 term, unsigned value, float4 *out)
   out->w = fmaf(term.y, v.y, out->w);
 }
 
-/* Some keys' values, two dims of each, and terms, of two heads. */
-struct value_batch {
-  enum { KEYS = 8 };
-  unsigned value[KEYS];
-  float4 terms[KEYS / 2];
-};
-
-static __device__ value_batch load_values(const __half *value, int stride, const float2 *term)
-{
-  value_batch b;
-#pragma unroll
-  for (int i = 0; i < b.KEYS / 2; i++)
-    b.terms[i] = load_four_now((const float *)(term + 2 * i));
-#pragma unroll
-  for (int i = 0; i < b.KEYS; i++)
-    b.value[i] = load_word_now(value + i * stride);
-  return b;
-}
-
-static __device__ void add_batch(const value_batch &b, float4 *out)
+/* N keys: out += term * value; term [keys][2], of 16 bytes. */
+template <int N> static __device__ void add_piece(const __half *value, int stride, const float2 *term, float4 *out)
 {
 #pragma unroll
-  for (int i = 0; i < b.KEYS / 2; i++) {
-    add_value(make_float2(b.terms[i].x, b.terms[i].y), b.value[2 * i], out);
-    add_value(make_float2(b.terms[i].z, b.terms[i].w), b.value[2 * i + 1], out);
+  for (int i = 0; i < N; i += 2) {
+    float4 two = *(const float4 *)(term + i);
+    add_value(make_float2(two.x, two.y), *(const unsigned *)(value + i * stride), out);
+    add_value(make_float2(two.z, two.w), *(const unsigned *)(value + (i + 1) * stride), out);
   }
 }
 
-/* A whole block: out += term * value; term [keys][2]. A batch behind it may be read. */
-static __device__ void add_block(const __half *value, int stride, const float2 *term, float4 *out)
+/* The first keys of a block, count a multiple of FEW. */
+enum { FEW = 8, PIECE_KEYS = 32 };
+
+static __device__ void add_keys(const __half *value, int stride, const float2 *term, int count, float4 *out)
 {
-  enum { KEYS = value_batch::KEYS };
-  value_batch now = load_values(value, stride, term), next;
+  int i = 0;
 #pragma unroll 1
-  for (int i = 0; i < KV_BLOCK; i += 2 * KEYS) {
-    next = load_values(value + (i + KEYS) * stride, stride, term + i + KEYS);
-    add_batch(now, out);
-    now = load_values(value + (i + 2 * KEYS) * stride, stride, term + i + 2 * KEYS);
-    add_batch(next, out);
-  }
+  for (; i + PIECE_KEYS <= count; i += PIECE_KEYS)
+    add_piece<PIECE_KEYS>(value + i * stride, stride, term + i, out);
+#pragma unroll 1
+  for (; i < count; i += FEW)
+    add_piece<FEW>(value + i * stride, stride, term + i, out);
 }
 
 /* Keys [from, to) of a block. Terms below zero are of keys that a block-sparse head does not see. */
 static __device__ void add_some(const __half *value, int stride, const float2 *term, int from, int to, float4 *out)
 {
-#pragma unroll 4
+#pragma unroll 1
   for (int i = from; i < to; i++) {
     float4 with = *out;
     add_value(term[i], *(const unsigned *)(value + i * stride), &with);
@@ -243,8 +211,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   extern __shared__ float4 shared[];
   __shared__ float most[HEADS], total[HEADS], warp_most[4][HEADS];
   __shared__ const __half *from[BLOCKS];                                  /* NULL: nothing of it is seen */
-  char *blocks = (char *)shared;                                          /* [BUFFERS][buffer] */
-  floats<GROUP> *q = (floats<GROUP> *)(blocks + BUFFERS * buffer);        /* [GROUPS][key_dim] */
+  char *blocks = (char *)shared;                                          /* [buffers][buffer] */
+  floats<GROUP> *q = (floats<GROUP> *)(blocks + buffers_of(r) * buffer);  /* [GROUPS][key_dim] */
   float *term = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
 
   int tid = threadIdx.x;
@@ -261,9 +229,10 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   size_t keys_at = ref_block_key(share.kv_head, a.key_dim, 0);
   size_t values_at = ref_block_value(a.kv_heads, a.key_dim, share.kv_head, a.value_dim, 0);
   int half = (a.key_dim + 1) / 2; /* dims of a stage of keys; its blocks lie one after another in two buffers */
-  auto ask_values = [&](int b) {
-    if (from[b])
-      ask(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
+  auto buffer_of_value = [&](int b) { return !r.ahead ? b : b < 2 ? BLOCKS + b : b - 2; };
+  auto ask_values = [&](int b, bool now) {
+    if (now && from[b])
+      ask<THREADS>(blocks + buffer_of_value(b) * buffer, from[b] + values_at, a.value_dim * KV_BLOCK * 2);
     copy_commit();
   };
   __syncthreads();
@@ -286,8 +255,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   for (int n = 0; n < 2 * BLOCKS; n++) {
     int stage = n / BLOCKS, b = n % BLOCKS;
     if (from[b])
-      ask(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
-          (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
+      ask<THREADS>(blocks + 2 * stage * buffer + b * half * KV_BLOCK * 2, from[b] + keys_at + stage * half * KV_BLOCK,
+                   (stage ? a.key_dim - half : half) * KV_BLOCK * 2);
     if (b == BLOCKS - 1)
       copy_commit();
   }
@@ -295,8 +264,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     cuda_await();
     load_queries(tid);
   }
-  ask_values(0);
-  ask_values(1);
+  ask_values(0, r.ahead);
+  ask_values(1, r.ahead);
 #pragma unroll 1
   for (int e = tid; e < a.key_dim; e += THREADS) {
     if (e != tid)
@@ -308,6 +277,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
 
   /* Scores: a thread two keys of a group of heads. */
   int group = tid / (FAST_CHUNK / 2), j = tid % (FAST_CHUNK / 2) * 2;
+  bool warp_sees = unit_seen(sees, first + j / KV_BLOCK * KV_BLOCK, KV_BLOCK); /* a warp has a block's keys */
   float2 sum[GROUP] = {};
 #pragma unroll 1
   for (int stage = 0; stage < 2; stage++) {
@@ -317,12 +287,13 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       copy_wait<4>();
     __syncthreads();
     const __half *key = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
-    add_all_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
+    if (warp_sees)
+      add_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
     if (stage)
       continue;
     __syncthreads();
-    ask_values(2);
-    ask_values(3);
+    ask_values(r.ahead ? 2 : 0, true);
+    ask_values(r.ahead ? 3 : 1, true);
   }
   two_keys<GROUP> keys;
 #pragma unroll
@@ -340,7 +311,11 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       keys.of[h].x = special_score(a.softcap, keys.seen[h][0], sum[h].x);
       keys.of[h].y = special_score(a.softcap, keys.seen[h][1], sum[h].y);
     }
-  make_terms<GROUP, HEADS>(&keys, group, warp_most, most);
+  make_terms<GROUP, HEADS>(&keys, group, warp_most, most); /* everybody is done with keys */
+  if (!r.ahead) {
+    ask_values(2, true);
+    ask_values(3, true);
+  }
 #pragma unroll
   for (int h = 0; h < GROUP; h++) {
     int head = group * GROUP + h;
@@ -381,17 +356,17 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
       }
       if (pair >= shape::PAIRS)
         continue;
-      const __half *value = (const __half *)(blocks + (b < 2 ? BLOCKS + b : b - 2) * buffer) + 2 * e;
+      const __half *value = (const __half *)(blocks + buffer_of_value(b) * buffer) + 2 * e;
       const float2 *terms = (const float2 *)term + pair * FAST_CHUNK + b * KV_BLOCK;
-      int start = b * KV_BLOCK;
-      if (low <= start && start + KV_BLOCK <= high && !a.sparse_block) {
-        add_block(value, a.value_dim, terms, &out);
-        continue;
+      int start = b * KV_BLOCK, done = 0, until = within(high - start, 0, KV_BLOCK);
+      if (low <= start && !a.sparse_block) { /* from the beginning of the block on */
+        done = until / FEW * FEW;
+        add_keys(value, a.value_dim, terms, done, &out);
+      } else {
+        add_some(value, a.value_dim, terms, 0, within(kept - start, 0, KV_BLOCK), &out);
+        done = within(low - start, 0, KV_BLOCK);
       }
-#pragma unroll 1
-      for (int stretch = kept ? 0 : 1; stretch < 2; stretch++)
-        add_some(value, a.value_dim, terms, within((stretch ? low : 0) - start, 0, KV_BLOCK),
-                 within((stretch ? high : kept) - start, 0, KV_BLOCK), &out);
+      add_some(value, a.value_dim, terms, done, until, &out);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -443,27 +418,40 @@ static int buffer_of(const op_attention *a)
   return (keys > a->value_dim ? keys : a->value_dim) * KV_BLOCK * 2;
 }
 
-static size_t shared_of(const op_attention *a, int heads)
+static size_t shared_of(const op_attention *a, const fast_room &r, int heads)
 {
   size_t q = (size_t)heads * ((a->key_dim + 3) / 4 * 4), terms = (size_t)(heads + 1) / 2 * 2 * FAST_CHUNK;
-  return (size_t)BUFFERS * buffer_of(a) + (q + terms) * sizeof(float) + AHEAD;
+  return (size_t)buffers_of(r) * buffer_of(a) + (q + terms) * sizeof(float);
 }
 
-void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r)
+/* All heads that share keys, unless that leaves most of the machine idle: then fewer, and keys are read again. A block
+ * of one head has a quarter of the instructions of four, and few keys are a matter of latency alone. */
+static int kernel_of(const cuda_context *cx, const op_attention *a, int units, int tokens)
 {
   int i = 0;
   while (i + 1 < STEP_KERNELS && step_kernels[i].heads < a->heads / a->kv_heads)
     i++;
-  int heads = step_kernels[i].heads;
-  dim3 grid(r->units, share_count(*a, heads), lone_blocks(r->count, r->tiles));
-  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, heads), *a, *s, *r,
+  while (i > 0 && (int64_t)units * tokens * share_count(*a, step_kernels[i - 1].heads) <= cx->processors)
+    i--;
+  return i;
+}
+
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+{
+  fast_room r = *room;
+  int i = kernel_of(cx, a, r.units, r.count), heads = step_kernels[i].heads;
+  dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
+  r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
+  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,
               buffer_of(a));
 }
 
 /* Heads so wide that a chunk does not fit (dims beyond 256) and odd ones have no kernel here. */
 bool fast_step_fits(const cuda_context *cx, const op_attention *a)
 {
-  return a->value_dim % 2 == 0 && shared_of(a, 8) <= dynamic_most(cx);
+  fast_room r = {};
+  r.ahead = true;
+  return a->value_dim % 2 == 0 && shared_of(a, r, 8) <= dynamic_most(cx);
 }
 
 void fast_attention_step_setup(cuda_context *cx)

@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(QUANTISE_WARPS * 32)
   float v[2][8];
 #pragma unroll
   for (int j = 0; j < 2; j++)
-    fast_load8(source.x + token * source.x_stride, (int64_t)part * FAST_PART + 256 * j + 8 * lane, source.k, v[j]);
+    fast_load8(source.x + token * source.x_stride, fast_input_at(part, j, lane), source.k, v[j]);
   fast_quantise_part(v, in, token, part, lane);
 }
 

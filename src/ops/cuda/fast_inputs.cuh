@@ -11,10 +11,6 @@
  * weights parts into them: word & 0x0f0f0f0f has the even ones, word >> 4 & 0x0f0f0f0f the odd ones. Inside a group the
  * sum is of whole numbers, so its order is free.
  *
- * wgmma reads inputs out of shared memory, and wants the other order ("tiled"): the four quarters of a block (half,
- * odd) outermost, then tokens, 16 bytes each: codes[(((block * 2 + plane) * 4 + half * 2 + odd) * room + token) * 16 +
- * ...].
- *
  * Tokens lie side by side inside a block (`room` of them), since kernels walk along k with several tokens. Places of
  * tokens that are not there hold anything: a column of an mma touches no other. Inputs behind k up to the end of the
  * last part are zero, and so are their sums.
@@ -32,31 +28,28 @@ enum {
 struct fast_inputs {
   int8_t *codes;
   int64_t block, plane, token; /* bytes between two of each: here as above */
-  int64_t quarter, column;     /* and between (half, odd), between c */
   float *sums[3];              /* of groups of 32, 64, 128 codes: [groups][room], whole numbers; NULL: not wanted */
   float *steps;                /* [parts][room] */
   int tokens, room, parts;
 };
 
-/* Tokens' places: what the kernels of steps read at a time. */
-static inline int fast_room(int tokens)
+/* Tokens' places: what a kernel reads at a time, `least` or more. */
+static inline int fast_room(int tokens, int least)
 {
-  int room = 1;
+  int room = least;
   while (room < tokens && room < 32)
     room *= 2;
   return tokens <= 32 ? room : (tokens + 31) / 32 * 32;
 }
 
 /* Their places in memory at a multiple of 256 bytes; NULL: the bytes they take are what matters. */
-static inline fast_inputs fast_inputs_at(void *memory, int tokens, int64_t k, bool tiled, size_t *bytes)
+static inline fast_inputs fast_inputs_at(void *memory, int tokens, int least, int64_t k, size_t *bytes)
 {
   fast_inputs in = {};
   in.tokens = tokens;
-  in.room = fast_room(tokens);
+  in.room = fast_room(tokens, least);
   in.parts = (int)fast_parts(k);
-  in.token = tiled ? 16 : FAST_BLOCK;
-  in.quarter = tiled ? in.room * 16 : 4;
-  in.column = tiled ? 4 : 16;
+  in.token = FAST_BLOCK;
   in.plane = in.room * FAST_BLOCK;
   in.block = in.plane * 2;
   size_t column = (size_t)in.parts * (size_t)in.room;
@@ -79,7 +72,7 @@ static inline __device__ const float *fast_sums(const fast_inputs &in, int group
   return group == 32 ? in.sums[0] : group == 64 ? in.sums[1] : in.sums[2];
 }
 
-/* Not tiled: the address of 16 bytes: what lane c of a token's column needs of a block and plane. */
+/* The address of 16 bytes: what lane c of a token's column needs of a block and plane. */
 static inline __device__ const uint4 *fast_codes(const fast_inputs &in, int block, int plane, int token, int c)
 {
   return (const uint4 *)(in.codes + block * in.block + plane * in.plane + token * in.token) + c;

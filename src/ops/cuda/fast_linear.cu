@@ -1,22 +1,34 @@
 /* fast_linear.cu - linears of numerics fast: which kernel takes which matrix.
  *
- * Inputs are quantised once for all outputs of a record, into scratch. Matrices in the packed layout go together, as
- * one kernel (several outputs are one longer list of tiles); what is left goes output by output.
+ *     packed, 1 to 4 tokens, 5 to 8 of large matrices     fast_linear_step.cu
+ *     packed, more                                        fast_linear_few.cu
+ *     packed, many outputs in all                         fast_linear_gemm.cu
+ *     affine as stored                                    fast_linear_any.cu
+ *     dense, fp modes                                     fast_linear_floats.cu
+ *     ternary                                             exact's
+ *
+ * Inputs of affine matrices are quantised once for all outputs of a record, into scratch. Packed matrices go together,
+ * as one kernel (several outputs are one longer list of tiles); what is left goes output by output. Every kernel gives
+ * the same bits, so the limits below are but what was faster on an H200.
  */
 #include "ops/cuda/fast_linear.cuh"
 #include "ops/cuda/fast_pack.cuh"
 
 enum {
-  STEP_MOST = 4,  /* tokens of a step's kernel */
-  GEMM_FROM = 65, /* from so many on a prompt's kernel is faster */
+  STEP_NARROW = 4,    /* tokens that a step's kernel is best for */
+  STEP_MOST = 8,      /* tokens that it may have, */
+  STEP_FROM = 64,     /* from so many rows a processor on */
+  FEW_BEST = 16,      /* tokens for which a prompt's kernel is never better */
+  GEMM_FROM = 7000,   /* it is from so many outputs a processor on; */
+  GEMM_LARGE = 12000, /* a large tile of it from so many */
 };
 
 void cuda_fast_setup(cuda_context *cx)
 {
   fast_inputs_setup(cx);
   fast_step_setup(cx);
+  fast_few_setup(cx);
   fast_gemm_setup(cx);
-  fast_wgmma_setup(cx);
 }
 
 /* The inputs as they are. */
@@ -71,42 +83,75 @@ static fast_matrices alike(const op_linear *a, int i, unsigned *done)
   return m;
 }
 
-/* The affine outputs of a record, packed ones by the number of tokens; every kernel gives the same bits. Inputs are
- * quantised once, into scratch (twice where kernels want them in both orders); a single token's by the kernel of a
- * step, for itself. Whether the gate is done, too. */
+/* The tokens of a tile of the prompts' kernel (fast_linear_gemm.cu); 0: steps' kernels are faster. A CTA of that one
+ * takes as long alone as among others, so there is much to do before it pays; then small tiles leave fewer processors
+ * idle at the end. Where k has several slices, a large tile's shared memory is well used and small ones' is not. */
+static int gemm_tile(const cuda_context *cx, const fast_matrices &m, int tokens)
+{
+  int64_t rows = 0;
+  for (int i = 0; i < m.count; i++)
+    rows += m.of[i].rows;
+  if (!fast_gemm_fits(cx) || tokens <= FEW_BEST || rows * tokens < (int64_t)GEMM_FROM * cx->processors)
+    return 0;
+  if (fast_slice((int64_t)m.parts * FAST_PART) == m.parts)
+    return 32;
+  return rows * tokens < (int64_t)GEMM_LARGE * cx->processors ? 64 : 128;
+}
+
+/* The step's kernel stays on its processor, and needs something to do there. */
+static bool stays(const cuda_context *cx, const fast_matrices &m, int tokens)
+{
+  int64_t rows = 0;
+  for (int i = 0; i < m.count; i++)
+    rows += m.of[i].rows;
+  return tokens <= STEP_NARROW || (tokens <= STEP_MOST && rows >= (int64_t)STEP_FROM * cx->processors);
+}
+
+/* Quantises into scratch with room for `least` tokens, unless that is done. */
+static const fast_inputs &quantised(cuda_context *cx, const fast_source &source, int tokens, int least, fast_inputs *in)
+{
+  if (in->room != fast_room(tokens, least)) {
+    *in = fast_inputs_at(cx->scratch, tokens, least, source.k, NULL);
+    fast_quantise_inputs(cx, source, *in);
+  }
+  return *in;
+}
+
+/* Packed matrices of a few tokens: false, and nothing done, where that is not for the kernel that stays. */
+static bool step(cuda_context *cx, const fast_matrices &m, const fast_source &source, int tokens, float *gated,
+                 fast_inputs *in)
+{
+  if (!stays(cx, m, tokens))
+    return false;
+  if (tokens == 1)
+    return fast_linear_step(cx, m, source, NULL, gated);
+  return fast_linear_step(cx, m, source, &quantised(cx, source, tokens, 1, in), gated);
+}
+
+/* The affine outputs of a record. Whether the gate is done, too. */
 static bool affine_outputs(cuda_context *cx, const op_linear *a, const fast_source &source, int tokens, float *gated)
 {
-  bool wgmma = tokens >= GEMM_FROM && fast_wgmma_fits(cx);
-  fast_inputs in = fast_inputs_at(cx->scratch, tokens, source.k, false, NULL);
-  fast_inputs tiled = fast_inputs_at(cx->scratch, tokens, source.k, true, NULL);
-  const fast_inputs *there = NULL;
+  fast_inputs in = {}; /* what is quantised */
   unsigned done = 0;
-  bool stepped = false;
   for (int i = 0; i < a->outputs; i++) {
     if (a->w[i]->quant != Q_AFFINE || (done >> i & 1))
       continue;
-    fast_matrices m = {};
-    if (packed(a, i))
-      m = alike(a, i, &done);
-    stepped = m.count && tokens == 1 && fast_linear_step(cx, m, source, in, true, gated);
-    if (stepped)
+    if (!packed(a, i)) {
+      fast_linear_affine(cx, a, i, quantised(cx, source, tokens, 1, &in));
       continue;
-    const fast_inputs *wanted = m.count && wgmma ? &tiled : &in;
-    if (there != wanted)
-      fast_quantise_inputs(cx, source, *wanted);
-    there = wanted;
-    if (!m.count)
-      fast_linear_affine(cx, a, i, in);
-    else if (tokens <= STEP_MOST && (stepped = fast_linear_step(cx, m, source, in, false, gated)))
+    }
+    fast_matrices m = alike(a, i, &done);
+    if (step(cx, m, source, tokens, gated, &in))
       continue;
-    else if (wgmma)
-      fast_linear_wgmma(cx, m, tiled);
-    else if (tokens >= GEMM_FROM && fast_gemm_fits(cx))
-      fast_linear_gemm(cx, m, in);
+    int tile = gemm_tile(cx, m, tokens);
+    quantised(cx, source, tokens, FAST_FEW_LEAST, &in);
+    if (tile)
+      fast_linear_gemm(cx, m, in, tile);
     else
       fast_linear_few(cx, m, in);
+    gated = NULL; /* these kernels have no gate */
   }
-  return gated && stepped;
+  return gated != NULL;
 }
 
 /* y[0] may be the residual; no output is the input, so their order means nothing. Ternary matrices go first: their
@@ -154,8 +199,8 @@ static bool takes_norm(const cuda_context *cx, const op_rms_norm *norm, const op
 static bool takes_gate(const op_linear *a, const op_glu *glu, const float *x, int64_t x_count, int tokens)
 {
   unsigned done = 0;
-  return glu->act == ACT_SILU && tokens <= STEP_MOST && a->outputs == 2 && a->w[0]->n == a->w[1]->n &&
-         glu->gate == a->y[0] && glu->up == a->y[1] && packed(a, 0) && packed(a, 1) && alike(a, 0, &done).count == 2 &&
+  return glu->act == ACT_SILU && a->outputs == 2 && a->w[0]->n == a->w[1]->n && glu->gate == a->y[0] &&
+         glu->up == a->y[1] && packed(a, 0) && packed(a, 1) && alike(a, 0, &done).count == 2 &&
          !overlap(glu->y, a->w[0]->n * tokens, x, x_count);
 }
 
@@ -180,6 +225,6 @@ void cuda_fast_norm_linear(cuda_context *cx, const op_rms_norm *norm, const op_l
 size_t cuda_fast_linear_scratch(const cuda_context *cx, int tokens, int64_t k)
 {
   size_t bytes, exact = cuda_exact_linear_scratch(cx, tokens, k);
-  fast_inputs_at(NULL, tokens, k, false, &bytes);
+  fast_inputs_at(NULL, tokens, FAST_FEW_LEAST, k, &bytes);
   return bytes > exact ? bytes : exact;
 }

@@ -30,6 +30,12 @@ static inline __device__ void fast_store(const fast_output &out, int64_t rows, i
   out.y[token * rows + row] = fast_finish(out, rows, token, row, sum);
 }
 
+/* As ref_glu's. */
+static inline __device__ float fast_silu(float x)
+{
+  return x * math_sigmoid(x);
+}
+
 /* Matrices of one shape of packing that go in one kernel, by value: their tiles, one after another. */
 struct fast_matrices {
   int count, tiles, parts;
@@ -62,23 +68,22 @@ static inline fast_matrices fast_tiled(fast_matrices m, int rows)
   return m;
 }
 
-/* Up to 4 tokens, quantised in `in`; inside: of `source` instead, one token, by the kernel itself. gated: [tokens,
- * rows], to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where
- * the GPU has too little shared memory. fast_linear_step.cu. */
-bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
-                      bool inside, float *gated);
-/* Any number of tokens, made for 5 to 32. fast_linear_few.cu. */
+/* Up to 8 tokens, quantised in `given`; NULL: the kernel quantises one token of `source` itself. gated: [tokens, rows],
+ * to be silu(output 0) * output 1, which then go nowhere; NULL: no such thing. False, and nothing done, where the GPU
+ * has too little shared memory. fast_linear_step.cu. */
+bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs *given,
+                      float *gated);
+/* Any number of tokens, made for 5 to 32, quantised with room for FAST_FEW_LEAST at least. fast_linear_few.cu. */
 void fast_linear_few(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
-/* Many tokens, where the GPU has as much shared memory as that takes. fast_linear_gemm.cu. */
-void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
+enum { FAST_FEW_LEAST = 8 };
+/* More than 16 tokens, in tiles of 32, 64 or 128, where the GPU has as much shared memory as that takes.
+ * fast_linear_gemm.cu. */
+void fast_linear_gemm(cuda_context *cx, const fast_matrices &m, const fast_inputs &in, int tile);
 bool fast_gemm_fits(const cuda_context *cx);
-/* The same, faster, of tiled inputs. fast_linear_wgmma.cu. */
-void fast_linear_wgmma(cuda_context *cx, const fast_matrices &m, const fast_inputs &in);
-bool fast_wgmma_fits(const cuda_context *cx);
 /* Before the first launch. */
 void fast_step_setup(cuda_context *cx);
+void fast_few_setup(cuda_context *cx);
 void fast_gemm_setup(cuda_context *cx);
-void fast_wgmma_setup(cuda_context *cx);
 
 /* Output i of a record. Affine: the inputs are quantised already. */
 void fast_linear_affine(cuda_context *cx, const op_linear *a, int i, const fast_inputs &in); /* fast_linear_any.cu */

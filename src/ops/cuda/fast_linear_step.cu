@@ -1,4 +1,5 @@
-/* fast_linear_step.cu - up to 4 tokens times packed matrices: the kernel of steps, bound by reading weights.
+/* fast_linear_step.cu - up to 4 tokens (8, if there are many rows) times packed matrices: the kernel of steps, bound by
+ * reading weights.
  *
  * One CTA an SM stays for the whole record. It holds the quantised inputs in shared memory (of a single token it
  * quantises them itself, a norm before that included: all CTAs do, in less time than a kernel for it would start), and
@@ -7,13 +8,14 @@
  * unpacked, and the first chunk's are under way before the inputs are awaited.
  *
  * An mma has 8 columns: both bytes of 4 tokens, side by side. So lane c of a row has the two dot products of token c,
- * and needs no other lane.
+ * and needs no other lane. For more, columns are tokens, and each byte has its own mma.
  *
  * Parts meet in shared memory, where a thread for each output walks them in order; a gate's activation is done there
  * too, where a CTA has the same tile of both matrices.
  *
  * What was slower: CTAs of one tile each, two an SM, and a kernel to quantise (1.62 ms a step of an 8B model's linears
- * against 1.54).
+ * against 1.54); 8 warps, so that the next kernel's CTA finds room beside this one (1.69); asking for the next linear's
+ * weights, for the L2 cache, when this one's are all under way (4 % of a step, 6 % of a whole model's).
  */
 #include "ops/cuda/fast_linear.cuh"
 #include "ops/cuda/fast_mma.cuh"
@@ -106,10 +108,13 @@ static __device__ const uint8_t *address_of(const step_chunk &chunk, const fast_
 
 /* ---- the product ---- */
 
-/* One chunk: the part of rows r and r + 8 and token c. Meanwhile `next`, if there is one, takes its place in w. */
+/* Both take a part of rows r and r + 8 to `to`, [tokens][STEP_PITCH]; meanwhile `next`, if there is one, takes the
+ * chunk's place in w. */
+
+/* Up to 4 tokens: lane c has token c. */
 template <int GROUP, bool F16>
-static __device__ void multiply(fast_weights<GROUP> &w, const fast_inputs &in, const float *sums, int part, int lane,
-                                const uint8_t *next, float *above, float *below)
+static __device__ void multiply_narrow(fast_weights<GROUP> &w, const fast_inputs &in, const float *sums, int part,
+                                       int lane, const uint8_t *next, float *to)
 {
   const int starts[4] = {FAST_HIGH_START, FAST_LOW_START, FAST_HIGH_START, FAST_LOW_START};
   int r = lane / 4, c = lane % 4;
@@ -143,8 +148,70 @@ static __device__ void multiply(fast_weights<GROUP> &w, const fast_inputs &in, c
   }
   if (next)
     fast_load_pairs(w, next, r);
-  *above = a0;
-  *below = a1;
+  if (c < in.room) {
+    to[c * STEP_PITCH + r] = a0;
+    to[c * STEP_PITCH + r + 8] = a1;
+  }
+}
+
+/* TILES of 8 tokens: lane c has tokens 2 c and 2 c + 1 of each. */
+template <int GROUP, bool F16, int TILES>
+static __device__ void multiply_wide(fast_weights<GROUP> &w, const fast_inputs &in, const float *sums, int part,
+                                     int lane, const uint8_t *next, float *to)
+{
+  const int span = GROUP == 128 ? 2 : 1; /* blocks multiplied at a time: a group is whole */
+  const int high_start[4] = {FAST_HIGH_START, FAST_HIGH_START, FAST_HIGH_START, FAST_HIGH_START};
+  const int low_start[4] = {FAST_LOW_START, FAST_LOW_START, FAST_LOW_START, FAST_LOW_START};
+  const int room = 8 * TILES, plane_bytes = room * FAST_BLOCK;
+  int r = lane / 4, c = lane % 4;
+  const int8_t *codes = in.codes + part * FAST_BLOCKS * 2 * plane_bytes + lane * 16;
+  sums += part * w.GROUPS * room + 2 * c;
+  float parts[TILES][4] = {};
+#pragma unroll
+  for (int block = 0; block < FAST_BLOCKS; block += span) {
+    uint32_t a[span][2][4];
+#pragma unroll
+    for (int b = 0; b < span; b++) {
+      fast_unpack(w.codes[block + b], a[b]);
+      if (next)
+        fast_load_block(w, next, block + b, lane);
+    }
+#pragma unroll
+    for (int n = 0; n < TILES; n++) {
+      uint4 x[span][2];
+#pragma unroll
+      for (int b = 0; b < span; b++)
+#pragma unroll
+        for (int plane = 0; plane < 2; plane++)
+          x[b][plane] = *(const uint4 *)(codes + ((block + b) * 2 + plane) * plane_bytes + 8 * n * FAST_BLOCK);
+      int high[4], low[4];
+#pragma unroll
+      for (int h = 0; h < 2 * span; h++) {
+        const uint4 &xh = x[h / 2][0], &xl = x[h / 2][1];
+        const bool fresh = h == 0 || GROUP == 32;
+        fast_mma(high, a[h / 2][h % 2], h % 2 ? xh.z : xh.x, h % 2 ? xh.w : xh.y, fresh ? high_start : high);
+        fast_mma(low, a[h / 2][h % 2], h % 2 ? xl.z : xl.x, h % 2 ? xl.w : xl.y, fresh ? low_start : low);
+        if (GROUP != 32 && h + 1 < 2 * span)
+          continue;
+        const int g = block * FAST_BLOCK / GROUP + (GROUP == 32 ? h : 0);
+        float2 sum = *(const float2 *)(sums + g * room + 8 * n);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          float scale, bias;
+          fast_scale_bias<F16>(fast_word(w.pairs[j / 2][g / 4], g % 4), &scale, &bias);
+          float p = fmaf(scale, fast_dot(high[j], low[j]), parts[n][j]);
+          parts[n][j] = fmaf(bias, j % 2 ? sum.y : sum.x, p);
+        }
+      }
+    }
+  }
+  if (next)
+    fast_load_pairs(w, next, r);
+#pragma unroll
+  for (int n = 0; n < TILES; n++)
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      to[(8 * n + 2 * c + j % 2) * STEP_PITCH + r + j / 2 * 8] = parts[n][j];
 }
 
 /* The parts of one output in order. */
@@ -160,11 +227,6 @@ static __device__ float join(const float *parts, int stride, const float *steps,
     total += slice;
   }
   return total;
-}
-
-static __device__ float silu(float x)
-{
-  return x * math_sigmoid(x);
 }
 
 /* What the end will read of memory, to the L1 cache. */
@@ -193,11 +255,12 @@ static __device__ void meet(const fast_matrices &m, const step_plan &plan, float
     float up = join(first + job_parts, stride, steps + token, plan.room, m.parts, plan.slice_parts);
     sum = fast_finish(m.of[0].out, rows, token, n, sum);
     up = fast_finish(m.of[1].out, rows, token, n, up);
-    gated_to[(int64_t)token * rows + n] = silu(sum) * up;
+    gated_to[(int64_t)token * rows + n] = fast_silu(sum) * up;
   }
 }
 
-template <int GROUP, bool F16>
+/* TILES of 8 tokens; 0: up to 4. */
+template <int GROUP, bool F16, int TILES>
 static __global__ void __launch_bounds__(STEP_THREADS, 1)
     linear_step(const __grid_constant__ fast_matrices m, const __grid_constant__ fast_source source,
                 const __grid_constant__ fast_inputs given, const __grid_constant__ step_plan plan, float *gated_to)
@@ -248,13 +311,11 @@ static __global__ void __launch_bounds__(STEP_THREADS, 1)
       step_chunk next = {at.job, at.part + warps};
       settle(next, m.parts);
       const uint8_t *chunk = next.job < jobs ? address_of<GROUP>(next, m, gated) : NULL;
-      float above, below;
-      multiply<GROUP, F16>(w, in, sums, at.part, lane, chunk, &above, &below);
-      if (lane % 4 < plan.room) {
-        float *to = parts + (((at.job - first) * m.parts + at.part) * plan.room + lane % 4) * STEP_PITCH + r;
-        to[0] = above;
-        to[8] = below;
-      }
+      float *to = parts + ((at.job - first) * m.parts + at.part) * plan.room * STEP_PITCH;
+      if (TILES == 0)
+        multiply_narrow<GROUP, F16>(w, in, sums, at.part, lane, chunk, to);
+      else
+        multiply_wide<GROUP, F16, (TILES ? TILES : 1)>(w, in, sums, at.part, lane, chunk, to);
       at = next;
     }
     __syncthreads();
@@ -268,18 +329,22 @@ static __global__ void __launch_bounds__(STEP_THREADS, 1)
 typedef void step_kernel(const fast_matrices m, const fast_source source, const fast_inputs given, const step_plan plan,
                          float *gated_to);
 
+#define STEP(group, tokens, tiles)                                                                                     \
+  {                                                                                                                    \
+    group, tokens, linear_step<group, false, tiles>, linear_step<group, true, tiles>                                   \
+  }
 static const struct {
-  int group;
+  int group, tokens;
   step_kernel *bf16, *f16;
 } kernels[] = {
-    {32, linear_step<32, false>, linear_step<32, true>},
-    {64, linear_step<64, false>, linear_step<64, true>},
-    {128, linear_step<128, false>, linear_step<128, true>},
+    STEP(32, 4, 0), STEP(32, 8, 1), STEP(64, 4, 0), STEP(64, 8, 1), STEP(128, 4, 0), STEP(128, 8, 1),
 };
+#undef STEP
+enum { KERNELS = sizeof kernels / sizeof kernels[0] };
 
 void fast_step_setup(cuda_context *cx)
 {
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < KERNELS; i++) {
     step_kernel *const both[2] = {kernels[i].bf16, kernels[i].f16};
     for (int j = 0; j < 2 && cx->error == cudaSuccess; j++)
       cx->error = cudaFuncSetAttribute(both[j], cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -287,10 +352,11 @@ void fast_step_setup(cuda_context *cx)
   }
 }
 
-int fast_step_warps = 16; /* for trials */
-bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs &in,
-                      bool inside, float *gated)
+bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_source &source, const fast_inputs *given,
+                      float *gated)
 {
+  bool inside = given == NULL;
+  fast_inputs in = inside ? fast_inputs_at(NULL, 1, 1, source.k, NULL) : *given;
   fast_matrices tiled = fast_tiled(m, FAST_TILE);
   int together = gated ? 2 : 1, spread = tiled.tiles / together, at = 0;
   int ctas = spread < cx->processors ? spread : cx->processors;
@@ -310,9 +376,9 @@ bool fast_linear_step(cuda_context *cx, const fast_matrices &m, const fast_sourc
   plan.bytes = plan.parts + (meet_bytes > row ? meet_bytes : row); /* a row to be normed waits where parts will be */
   if (plan.bytes > (int)cx->shared_most - FAST_STATIC)
     return false;
-  while (kernels[at].group != m.group)
+  while (kernels[at].group != m.group || kernels[at].tokens < in.tokens)
     at++;
-  cuda_launch(cx, true, m.stored == DT_F16 ? kernels[at].f16 : kernels[at].bf16, (unsigned)ctas,
-              (unsigned)fast_step_warps * 32, (size_t)plan.bytes, tiled, source, in, plan, gated);
+  cuda_launch(cx, true, m.stored == DT_F16 ? kernels[at].f16 : kernels[at].bf16, (unsigned)ctas, STEP_THREADS,
+              (size_t)plan.bytes, tiled, source, in, plan, gated);
   return true;
 }

@@ -50,12 +50,11 @@ static inline __device__ void fast_quantise_part(const float v[2][8], const fast
       sum += code[i];
     }
     int unit = 32 * j + lane, block = part * FAST_BLOCKS + unit / 8, c = unit % 4, half = unit / 4 % 2;
-    int8_t *to = in.codes + block * in.block + token * in.token + c * in.column + half * 2 * in.quarter;
-    *(uint32_t *)to = fast_bytes<1>(carried[0], carried[2], carried[4], carried[6]);
-    *(uint32_t *)(to + in.quarter) = fast_bytes<1>(carried[1], carried[3], carried[5], carried[7]);
-    to += in.plane;
-    *(uint32_t *)to = fast_bytes<0>(code[0], code[2], code[4], code[6]);
-    *(uint32_t *)(to + in.quarter) = fast_bytes<0>(code[1], code[3], code[5], code[7]);
+    int8_t *to = in.codes + block * in.block + token * in.token + c * 16 + half * 8;
+    *(uint2 *)to = make_uint2(fast_bytes<1>(carried[0], carried[2], carried[4], carried[6]),
+                              fast_bytes<1>(carried[1], carried[3], carried[5], carried[7]));
+    *(uint2 *)(to + in.plane) = make_uint2(fast_bytes<0>(code[0], code[2], code[4], code[6]),
+                                           fast_bytes<0>(code[1], code[3], code[5], code[7]));
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
 #pragma unroll
@@ -80,7 +79,7 @@ static inline __device__ float fast_norm_scale(const float *row, int k, float re
   int lane = (int)threadIdx.x;
   float sum = 0;
   if (lane < FAST_NORM_LANES) {
-#pragma unroll 8
+#pragma unroll 16
     for (int i = lane; i < k; i += FAST_NORM_LANES)
       sum = fmaf(row[i], row[i], sum);
     if (lane >= 32)
@@ -99,6 +98,33 @@ static inline __device__ float fast_norm_scale(const float *row, int k, float re
   return scale;
 }
 
+/* The first of a lane's eight inputs of a part, j = 0 or 1 (fast_quantise_part). */
+static inline __device__ int fast_input_at(int part, int j, int lane)
+{
+  return part * FAST_PART + 256 * j + 8 * lane;
+}
+
+/* Inputs at .. at + 7 of row `token`, normed. */
+static inline __device__ void fast_norm8(float v[8], float scale, const fast_source &source, const float *norm_w,
+                                         int at, int token, bool keep)
+{
+  float w[8];
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    v[i] = v[i] * scale;
+  if (source.norm_w) {
+    fast_load8(norm_w, at, source.k, w);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      v[i] = v[i] * w[i];
+  }
+  if (keep && source.kept && at < source.k) {
+    float4 *kept = (float4 *)(source.kept + token * source.kept_stride + at);
+    kept[0] = make_float4(v[0], v[1], v[2], v[3]);
+    kept[1] = make_float4(v[4], v[5], v[6], v[7]);
+  }
+}
+
 /* Token `from` of `source` becomes token `to` of `in`. `row` and `norm_w` [k]: shared memory where there is a norm; the
  * latter has its weights already. `keep`: this CTA writes what the norm gives. */
 static inline __device__ void fast_quantise_row(const fast_source &source, int from, const fast_inputs &in, int to,
@@ -114,31 +140,21 @@ static inline __device__ void fast_quantise_row(const fast_source &source, int f
     scale = fast_norm_scale(row, k, source.reciprocal, source.eps);
     x = row;
   }
-  for (int part = warp; part < in.parts; part += warps) {
-    float v[2][8];
+  for (int part = warp; part < in.parts; part += 2 * warps) { /* two at a time: their loads, then the rest */
+    float v[2][2][8];
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-      int at = part * FAST_PART + 256 * j + 8 * lane;
-      fast_load8(x, at, k, v[j]);
-      if (!source.norm)
-        continue;
+    for (int i = 0; i < 4; i++)
+      fast_load8(x, fast_input_at(part + i / 2 * warps, i % 2, lane), k, v[i / 2][i % 2]);
 #pragma unroll
-      for (int i = 0; i < 8; i++)
-        v[j][i] = v[j][i] * scale;
-      if (source.norm_w) {
-        float w[8];
-        fast_load8(norm_w, at, k, w);
+    for (int p = 0; p < 2; p++) {
+      if (part + p * warps >= in.parts)
+        break;
+      if (source.norm)
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-          v[j][i] = v[j][i] * w[i];
-      }
-      if (keep && source.kept && at < k) {
-        float4 *kept = (float4 *)(source.kept + from * source.kept_stride + at);
-        kept[0] = make_float4(v[j][0], v[j][1], v[j][2], v[j][3]);
-        kept[1] = make_float4(v[j][4], v[j][5], v[j][6], v[j][7]);
-      }
+        for (int j = 0; j < 2; j++)
+          fast_norm8(v[p][j], scale, source, norm_w, fast_input_at(part + p * warps, j, lane), from, keep);
+      fast_quantise_part(v[p], in, to, part + p * warps, lane);
     }
-    fast_quantise_part(v, in, to, part, lane);
   }
 }
 

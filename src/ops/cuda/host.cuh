@@ -22,10 +22,23 @@ struct cuda_mirror {
 
 struct cuda_graph;
 
+/* Numbers on the device that wanted tokens usually are, 0, 1, 2, ..., and room behind them for others. */
+enum { CUDA_COUNTING = 1024, CUDA_WANTED = 1024 };
+
+/* Steps of few tokens are replayed, so how far they see is rounded up to few values: a power of two. Scratch is made
+ * for that. */
+static inline int64_t cuda_keys_rounded(int64_t keys)
+{
+  int64_t power = 256;
+  while (power < keys)
+    power *= 2;
+  return power;
+}
+
 struct cuda_state {
   cuda_context cx;
   double share;      /* of the device's memory: cuda_options */
-  cuda_mirror facts; /* tokens, ids, rates, wanted tokens of a step (step.cu) */
+  cuda_mirror facts; /* tokens, ids, rates, wanted tokens of a step (submit.cu) */
   cuda_mirror table; /* blocks: [slots][rows][row_blocks] */
   int slots, rows, row_blocks;
   int32_t *counting;     /* [COUNTING] on the device: 0, 1, 2, ... */
@@ -39,13 +52,18 @@ struct cuda_state {
   cuda_graph *graphs; /* a list, the latest used first */
   int n_graphs;
   float *given; /* on the device: embeddings in place of tokens */
-  uint8_t *given_use;
-  size_t given_floats, given_tokens;
+  size_t given_floats;
+  size_t wanting; /* bytes that a step did not get: an error of that step alone; 0: none */
 };
 
+/* Every call into the backend begins here: which device a thread works on is the thread's own matter, and any thread
+ * may call. */
 static inline cuda_state *cuda_state_of(const ops_context *cx)
 {
-  return (cuda_state *)cx->device;
+  cuda_state *s = (cuda_state *)cx->device;
+  if (s)
+    cudaSetDevice(s->cx.device);
+  return s;
 }
 
 /* Notes the first failure; whether all is well so far. */
@@ -56,6 +74,16 @@ static inline bool cuda_ok(cuda_context *cx, cudaError_t result)
     cudaGetLastError(); /* it is noted; what can go on shall not see it again */
   }
   return cx->error == cudaSuccess;
+}
+
+/* The same of an allocation for a step: where there is too little memory, that step has failed and nothing else. */
+static inline bool cuda_got(cuda_state *s, cudaError_t result, size_t bytes)
+{
+  if (result != cudaErrorMemoryAllocation)
+    return cuda_ok(&s->cx, result);
+  cudaGetLastError();
+  s->wanting = bytes;
+  return false;
 }
 
 /* memory.cu */

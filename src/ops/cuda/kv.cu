@@ -10,7 +10,7 @@
  */
 #include "ops/cuda/kv.cuh"
 
-enum { THREADS = 256, PACK_WARPS = 4 };
+enum { THREADS = 128, PACK_WARPS = 4 };
 
 /* ---- plain ---- */
 
@@ -35,45 +35,48 @@ static __device__ void *plain_block(const op_kv_append &a, const cuda_step &s, c
 static __global__ void append_plain(op_kv_append a, cuda_step s, bool fast)
 {
   cuda_release_next();
-  cuda_await();
   int token = blockIdx.y, keys = a.kv_heads * a.key_dim, values = a.kv_heads * a.value_dim;
   int n = blockIdx.x * THREADS + threadIdx.x;
   cuda_token t = s.token[token];
   void *block = plain_block(a, s, t);
+  cuda_await();
   if (block && n < keys + values)
     store_element(a, block, fast, (int)(t.position % KV_BLOCK), n,
                   n < keys ? a.k[(int64_t)token * keys + n] : a.v[(int64_t)token * values + n - keys]);
 }
 
 /* The same, with the rotation of queries and keys before it (ref_rope; `rates` as in cuda_rope). A thread has a pair of
- * a head's dims, of those that pass unrotated too, or two dims of a value. */
+ * a head's dims, of those that pass unrotated too, or two dims of a value. Angles are no business of the kernel before
+ * this one, which may still run. */
 static __global__ void rope_append(op_rope rope, op_kv_append a, cuda_step s, const float *rates, bool fast)
 {
   cuda_release_next();
-  cuda_await();
   int token = blockIdx.y, n = blockIdx.x * THREADS + threadIdx.x;
+  int pairs = rope.head_dim / 2, half = rope.dims / 2, heads = rope.q_heads + rope.k_heads;
+  int h = n / pairs, i = n % pairs;
+  bool query = h < rope.q_heads, turns = h < heads && i < half;
   cuda_token t = s.token[token];
   void *block = plain_block(a, s, t);
-  int at = (int)(t.position % KV_BLOCK), pairs = rope.head_dim / 2, half = rope.dims / 2;
-  int heads = rope.q_heads + rope.k_heads, keys = a.kv_heads * a.key_dim, values = a.kv_heads * a.value_dim;
-  if (n >= heads * pairs) {
+  int at = (int)(t.position % KV_BLOCK);
+  float sine = 0, cosine = 1;
+  if (turns) {
+    float rate = rates ? rates[2 * token + !query] : NAN, position = (float)t.position * rope.position_scale;
+    math_sincos(position * (rate == rate ? math_exp((float)-i * rate) : rope.inverse[i]), &sine, &cosine);
+  }
+  cuda_await();
+  if (h >= heads) {
+    int keys = a.kv_heads * a.key_dim, values = a.kv_heads * a.value_dim;
     for (int v = (n - heads * pairs) * 2, end = v + 2; v < end && v < values && block; v++)
       store_element(a, block, fast, at, keys + v, a.v[(int64_t)token * values + v]);
     return;
   }
-  int h = n / pairs, i = n % pairs;
-  bool query = h < rope.q_heads;
   h -= query ? 0 : rope.q_heads;
   float *x = query ? rope.q + ((int64_t)token * rope.q_heads + h) * rope.head_dim
                    : rope.k + ((int64_t)token * rope.k_heads + h) * rope.head_dim;
   /* Dims 2 i and 2 i + 1, or i and i + half; behind the rotated ones, two neighbours. */
-  bool turns = i < half;
   int first = turns && !rope.traditional ? i : 2 * i, second = turns && !rope.traditional ? i + half : 2 * i + 1;
   float x1 = x[first], x2 = x[second];
   if (turns) {
-    float rate = rates ? rates[2 * token + !query] : NAN;
-    float position = (float)t.position * rope.position_scale, sine, cosine;
-    math_sincos(position * (rate == rate ? math_exp((float)-i * rate) : rope.inverse[i]), &sine, &cosine);
     x1 = rope.mscale != 1.0f ? rope.mscale * x1 : x1;
     x2 = rope.mscale != 1.0f ? rope.mscale * x2 : x2;
     float y1 = x1 * cosine - x2 * sine, y2 = x1 * sine + x2 * cosine;

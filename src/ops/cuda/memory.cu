@@ -21,7 +21,7 @@ void *cuda_memory_alloc(ops_context *cx, size_t bytes)
 
 void cuda_memory_release(ops_context *cx, void *p)
 {
-  (void)cx;
+  cuda_state_of(cx);
   cudaFree(p); /* waits for what still uses it */
 }
 
@@ -49,16 +49,17 @@ void cuda_memory_read(ops_context *cx, void *to, const void *from, size_t bytes)
 size_t cuda_memory_available(ops_context *cx)
 {
   size_t available = 0, all = 0;
+  const cuda_state *s = cuda_state_of(cx);
   if (cudaMemGetInfo(&available, &all) != cudaSuccess)
     return 0;
-  size_t kept = (size_t)((double)all * (1 - cuda_state_of(cx)->share)); /* for others */
+  size_t kept = (size_t)((double)all * (1 - s->share)); /* for others */
   return available > kept ? available - kept : 0;
 }
 
 void *cuda_host_alloc(ops_context *cx, size_t bytes)
 {
   void *p = NULL;
-  (void)cx;
+  cuda_state_of(cx);
   if (cudaMallocHost(&p, bytes) != cudaSuccess) {
     cudaGetLastError();
     return NULL;
@@ -87,8 +88,11 @@ bool cuda_mirror_grow(cuda_state *s, cuda_mirror *m, size_t bytes)
   if (bytes <= m->bytes)
     return true;
   cuda_mirror_free(m);
-  if (!cuda_ok(&s->cx, cudaMallocHost((void **)&m->host, bytes)) || !cuda_ok(&s->cx, cudaMalloc(&m->device, bytes)))
+  if (!cuda_got(s, cudaMallocHost((void **)&m->host, bytes), bytes) ||
+      !cuda_got(s, cudaMalloc(&m->device, bytes), bytes)) {
+    cuda_mirror_free(m);
     return false;
+  }
   memset(m->host, 0, bytes);
   m->bytes = bytes;
   return cuda_ok(&s->cx, cudaMemsetAsync(m->device, 0, bytes, s->cx.stream));

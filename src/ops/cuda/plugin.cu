@@ -1,8 +1,6 @@
 /* plugin.cu - the cuda backend's one door: what devices there are, and opening one of them. */
 #include "ops/cuda/host.cuh"
 
-enum { COUNTING = 1024, WANTED_MOST = 4096 };
-
 /* ---- errors, in words ---- */
 
 /* What a user can do about it; NULL: nothing known. */
@@ -90,7 +88,7 @@ __global__ void read_all(const uint4 *from, size_t n, uint32_t *out)
 
 static tern_status bandwidth(int device, double *gb_s, tern_error *err)
 {
-  enum { PASSES = 6 };
+  enum { PASSES = 6, LEAST = 256 << 20 }; /* below that, it would not fill the loop of every thread */
   size_t bytes = (size_t)2 << 30, available = 0, all = 0;
   uint4 *from = NULL;
   cudaDeviceProp p;
@@ -98,7 +96,7 @@ static tern_status bandwidth(int device, double *gb_s, tern_error *err)
   cudaError_t result = cudaSetDevice(device);
   result = result == cudaSuccess ? cudaGetDeviceProperties(&p, device) : result;
   result = result == cudaSuccess ? cudaMemGetInfo(&available, &all) : result;
-  while (bytes > available / 2 && bytes > 1 << 20)
+  while (bytes > available / 2 && bytes > LEAST)
     bytes /= 2;
   result = result == cudaSuccess ? cudaMalloc(&from, bytes) : result;
   result = result == cudaSuccess ? cudaMemset(from, 1, bytes) : result;
@@ -110,7 +108,8 @@ static tern_status bandwidth(int device, double *gb_s, tern_error *err)
     cudaEventRecord(begin);
     read_all<<<p.multiProcessorCount * 8, 256>>>(from, bytes / sizeof *from, (uint32_t *)from);
     cudaEventRecord(end);
-    result = cudaEventSynchronize(end);
+    result = cudaGetLastError(); /* of the launch */
+    result = result == cudaSuccess ? cudaEventSynchronize(end) : result;
     result = result == cudaSuccess ? cudaEventElapsedTime(&ms, begin, end) : result;
     double rate = ms > 0 ? 1e-6 * (double)bytes / ms : 0;
     *gb_s = rate > *gb_s ? rate : *gb_s;
@@ -128,7 +127,22 @@ static tern_status bandwidth(int device, double *gb_s, tern_error *err)
 static tern_status check(ops_context *cx, tern_error *err)
 {
   cuda_state *s = cuda_state_of(cx);
-  return s->cx.error == cudaSuccess ? TERN_OK : fail(s->cx.error, "the GPU failed", err);
+  size_t wanting = s->wanting;
+  s->wanting = 0;
+  if (s->cx.error != cudaSuccess)
+    return fail(s->cx.error, "the GPU failed: end this process and look at the GPU (nvidia-smi)", err);
+  return wanting ? err_set(err, TERN_E_LIMIT, "GPU memory: a step needs %zu KB more, but %zu KB are free", wanting >> 10,
+                           cuda_memory_available(cx) >> 10)
+                 : TERN_OK;
+}
+
+/* All that was written and prepared has arrived, and what only that needed is given back. */
+static tern_status settle(ops_context *cx, tern_error *err)
+{
+  cuda_state *s = cuda_state_of(cx);
+  cuda_ok(&s->cx, cudaStreamSynchronize(s->cx.stream));
+  cuda_upload_end(s);
+  return check(cx, err);
 }
 
 static size_t exact_block_bytes(const ops_kv_shape *shape)
@@ -151,9 +165,11 @@ static void quantise(ops_context *cx, const ops_kv_shape *shape, const void *pla
 static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
 {
   const cuda_state *s = cuda_state_of(cx);
+  ops_room seen = *room;
+  seen.keys = cuda_keys_rounded(room->keys);
   size_t linear = s->cx.fast ? cuda_fast_linear_scratch(&s->cx, room->tokens, room->inputs)
                              : cuda_exact_linear_scratch(&s->cx, room->tokens, room->inputs);
-  size_t attention = cuda_attention_scratch(&s->cx, room, room->heads);
+  size_t attention = cuda_attention_scratch(&s->cx, &seen, room->heads);
   return linear > attention ? linear : attention;
 }
 
@@ -164,16 +180,17 @@ static tern_status reserve(ops_context *cx, const ops_room *room, tern_error *er
   if (bytes <= s->cx.scratch_bytes)
     return TERN_OK;
   TRY(check(cx, err));
-  void *scratch = bytes == SIZE_MAX ? NULL : cuda_memory_alloc(cx, bytes);
-  if (!scratch)
-    return err_set(err, TERN_E_LIMIT, "GPU memory: %zu MB of scratch are needed, but %zu MB are free", bytes >> 20,
-                   cuda_memory_available(cx) >> 20);
-  cudaStreamSynchronize(s->cx.stream);
+  cuda_ok(&s->cx, cudaStreamSynchronize(s->cx.stream));
   cuda_forget_graphs(s); /* they know the old one's address */
   cudaFree(s->cx.scratch);
-  s->cx.scratch = scratch;
+  s->cx.scratch_bytes = cx->scratch_bytes = 0;
+  s->cx.scratch = bytes == SIZE_MAX ? NULL : cuda_memory_alloc(cx, bytes);
+  if (!s->cx.scratch)
+    return err_set(err, TERN_E_LIMIT, "GPU memory: %zu MB of scratch are needed, but %zu MB are free", bytes >> 20,
+                   cuda_memory_available(cx) >> 20);
   s->cx.scratch_bytes = cx->scratch_bytes = bytes;
-  return TERN_OK;
+  cuda_ok(&s->cx, cudaMemsetAsync(s->cx.scratch, 0, bytes, s->cx.stream)); /* kernels read padding, and do not use it */
+  return check(cx, err);
 }
 
 static void close_device(ops_context *cx)
@@ -204,7 +221,7 @@ static void close_device(ops_context *cx)
     .name = label, .own_memory = true, .run = {}, .alloc = cuda_memory_alloc, .release = cuda_memory_release,          \
     .write = cuda_memory_write, .read = cuda_memory_read, .kv_block_bytes = block_bytes, .kv_quantise = quantise,      \
     .submit = cuda_submit, .prepare = cuda_upload, .discard = cuda_discard, .layout = NULL,                            \
-    .scratch_bytes = scratch_bytes, .reserve = reserve, .check = check, .available = cuda_memory_available,            \
+    .scratch_bytes = scratch_bytes, .reserve = reserve, .check = check, .settle = settle, .available = cuda_memory_available,            \
     .host_alloc = cuda_host_alloc, .host_release = cuda_host_release, .close = close_device                            \
   }
 
@@ -214,7 +231,7 @@ static const ops_backend exact_backend = TABLE("cuda", exact_block_bytes),
 static cudaError_t begin(cuda_state *s, int device)
 {
   cudaDeviceProp p;
-  int32_t counting[COUNTING];
+  int32_t counting[CUDA_COUNTING];
   cudaError_t result = cudaSetDevice(device);
   result = result == cudaSuccess ? cudaGetDeviceProperties(&p, device) : result;
   if (result != cudaSuccess)
@@ -228,9 +245,9 @@ static cudaError_t begin(cuda_state *s, int device)
   s->cx.capability = 10 * p.major + p.minor;
   s->cx.shared_most = p.sharedMemPerBlockOptin;
   s->cx.overlap = s->cx.capability >= 90;
-  for (int i = 0; i < COUNTING; i++)
+  for (int i = 0; i < CUDA_COUNTING; i++)
     counting[i] = i;
-  size_t bytes = (COUNTING + WANTED_MOST) * sizeof(int32_t);
+  size_t bytes = (CUDA_COUNTING + CUDA_WANTED) * sizeof(int32_t);
   result = cudaStreamCreateWithFlags(&s->cx.stream, cudaStreamNonBlocking);
   result = result == cudaSuccess ? cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming) : result;
   result = result == cudaSuccess ? cudaMalloc(&s->counting, bytes) : result;
@@ -248,6 +265,7 @@ static tern_status open_device(const cuda_options *o, ops_context *cx, tern_erro
   cuda_state *s = (cuda_state *)mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "backend cuda");
+  s->cx.device = o->device;
   s->cx.fast = o->fast;
   s->share = o->share;
   cx->device = s;
@@ -272,7 +290,7 @@ static tern_status open_device(const cuda_options *o, ops_context *cx, tern_erro
 extern "C" __attribute__((visibility("default"))) const cuda_plugin *tern_cuda_plugin(void)
 {
   static const cuda_plugin plugin = {.version = TERN_VERSION,
-                                     .shape = CUDA_PLUGIN_SHAPE,
+                                     .build = TERN_CUDA_BUILD,
                                      .count = count,
                                      .describe = describe,
                                      .bandwidth = bandwidth,

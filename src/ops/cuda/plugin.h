@@ -2,7 +2,8 @@
  *
  * The backend is a library of its own, libtern-cuda.so, so that one package serves machines with and without a GPU, and
  * building tern needs no CUDA toolkit. It exports one function, CUDA_PLUGIN_ENTRY, which gives this table. The two are
- * built from the same headers and share their structs; `version` and `shape` refuse a library that was not.
+ * built from the same headers and share their structs, and the same definitions of the arithmetic; `version` and
+ * `build` refuse a library that was not.
  *
  * ops/cuda_load.c, in tern, finds and checks the library; nothing else opens it.
  */
@@ -13,11 +14,6 @@
 
 #define CUDA_PLUGIN_FILE "libtern-cuda.so"
 #define CUDA_PLUGIN_ENTRY "tern_cuda_plugin"
-
-/* Sizes of what both sides touch: they differ where the headers did. */
-#define CUDA_PLUGIN_SHAPE                                                                                              \
-  ((uint64_t)sizeof(op_record) << 48 | (uint64_t)sizeof(ops_backend) << 32 | (uint64_t)sizeof(ops_context) << 24 |     \
-   (uint64_t)sizeof(ops_weight) << 16 | (uint64_t)sizeof(ops_step) << 8 | (uint64_t)OP_COUNT)
 
 typedef struct cuda_device {
   char name[128];
@@ -36,7 +32,7 @@ typedef struct cuda_options {
 
 typedef struct cuda_plugin {
   const char *version; /* TERN_VERSION */
-  uint64_t shape;      /* CUDA_PLUGIN_SHAPE */
+  const char *build;   /* TERN_CUDA_BUILD: a hash of the headers and definitions that both sides were built from */
   /* Devices there are, none included. TERN_E_UNSUPPORTED: no driver, or one that is too old, in words. */
   tern_status (*count)(int *count, tern_error *err);
   tern_status (*describe)(int device, cuda_device *out, tern_error *err);

@@ -13,7 +13,6 @@
 enum {
   GRAPH_TOKENS = 64, /* most tokens of a step that is captured */
   GRAPHS = 96,       /* most graphs kept */
-  COUNTING = 1024,
   SEEN_ROUND = 256, /* most_keys' unit */
 };
 
@@ -76,7 +75,7 @@ static int64_t blocks_of(const ops_row *row)
   return cuda_ceil(row->position + row->count, KV_BLOCK);
 }
 
-/* Room for the step's rows; doubled, so that it grows seldom. False: out of memory (the error is noted). */
+/* Room for the step's rows; doubled, so that it grows seldom. False: not to be had. */
 static bool grow_table(cuda_state *s, const ops_step *step, int slots)
 {
   int64_t most = 1;
@@ -96,7 +95,10 @@ static bool grow_table(cuda_state *s, const ops_step *step, int slots)
   s->rows = rows;
   s->row_blocks = row_blocks;
   s->slots = slots;
-  return cuda_mirror_grow(s, &s->table, (size_t)slots * (size_t)rows * (size_t)row_blocks * sizeof(void *));
+  if (cuda_mirror_grow(s, &s->table, (size_t)slots * (size_t)rows * (size_t)row_blocks * sizeof(void *)))
+    return true;
+  s->rows = s->row_blocks = 0;
+  return false;
 }
 
 /* Writes down what changed since the last step; the bytes [*begin, *end) of the mirror that did. */
@@ -156,7 +158,7 @@ static bool send_given(cuda_run *run, const ops_step *step, int width)
     cudaFree(s->given);
     s->given = NULL;
     s->given_floats = 0;
-    if (!cuda_ok(&s->cx, cudaMalloc(&s->given, floats * sizeof *s->given)))
+    if (!cuda_got(s, cudaMalloc(&s->given, floats * sizeof *s->given), floats * sizeof *s->given))
       return false;
     s->given_floats = floats;
   }
@@ -173,13 +175,15 @@ static bool send_wanted(cuda_run *run, const ops_step *step)
   bool counting = true;
   for (int i = 0; i < step->wanted; i++)
     counting = counting && step->want[i] == i;
-  if (counting && step->wanted <= COUNTING) {
+  if (counting && step->wanted <= CUDA_COUNTING) {
     run->step.want = s->counting;
     return true;
   }
-  run->step.want = s->counting + COUNTING;
+  if (step->wanted > CUDA_WANTED)
+    return cuda_ok(&s->cx, cudaErrorInvalidValue); /* a head takes 16 */
+  run->step.want = s->counting + CUDA_COUNTING;
   /* From memory that is not page-locked: copied before the call returns. */
-  return cuda_ok(&s->cx, cudaMemcpyAsync(s->counting + COUNTING, step->want, (size_t)step->wanted * sizeof *step->want,
+  return cuda_ok(&s->cx, cudaMemcpyAsync(s->counting + CUDA_COUNTING, step->want, (size_t)step->wanted * sizeof *step->want,
                                          cudaMemcpyHostToDevice, s->cx.stream));
 }
 
@@ -239,6 +243,7 @@ static cuda_graph *graph_for(cuda_state *s, const op_record *records, const cuda
   return s->graphs = g;
 }
 
+/* NULL in *exec: there is no memory for a graph. That is no fault: the records can be launched one by one. */
 static bool capture(cuda_run *run, const op_record *records, int n, cudaGraphExec_t *exec)
 {
   cuda_context *cx = &run->s->cx;
@@ -247,22 +252,21 @@ static bool capture(cuda_run *run, const op_record *records, int n, cudaGraphExe
     return false;
   cuda_run_records(run, records, n);
   cuda_ok(cx, cudaStreamEndCapture(cx->stream, &graph));
-  if (cx->error == cudaSuccess)
-    cuda_ok(cx, cudaGraphInstantiate(exec, graph, 0));
+  if (cx->error == cudaSuccess) {
+    cudaError_t result = cudaGraphInstantiate(exec, graph, 0);
+    if (result == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      *exec = NULL;
+    } else {
+      cuda_ok(cx, result);
+    }
+  }
   if (graph)
     cudaGraphDestroy(graph);
   return cx->error == cudaSuccess;
 }
 
 /* ---- submit ---- */
-
-static int64_t power_above(int64_t n)
-{
-  int64_t power = SEEN_ROUND;
-  while (power < n)
-    power *= 2;
-  return power;
-}
 
 static void look_through(cuda_run *run, const op_record *records, int n)
 {
@@ -272,8 +276,11 @@ static void look_through(cuda_run *run, const op_record *records, int n)
       run->slots = r->kv_append.slot + 1;
     if (r->kind == OP_attention && r->attention.slot >= run->slots)
       run->slots = r->attention.slot + 1;
-    if (r->kind == OP_rope && r->rope.ntk_from && cuda_rates_of(&run->rates, &r->rope) < 0 &&
-        run->rates.n < CUDA_MOST_RATES)
+    if (r->kind != OP_rope || !r->rope.ntk_from || cuda_rates_of(&run->rates, &r->rope) >= 0)
+      continue;
+    if (run->rates.n == CUDA_MOST_RATES)
+      cuda_ok(&run->s->cx, cudaErrorNotSupported); /* no model has so many */
+    else
       run->rates.rope[run->rates.n++] = &r->rope;
   }
 }
@@ -295,7 +302,7 @@ static bool prepare_body(cuda_run *run, const op_record *records, const ops_step
   cuda_state *s = run->s;
   int64_t most = most_keys(step);
   run->step.tokens = step->tokens;
-  run->step.most_keys = few ? power_above(most) : cuda_ceil(most, SEEN_ROUND) * SEEN_ROUND;
+  run->step.most_keys = few ? cuda_keys_rounded(most) : cuda_ceil(most, SEEN_ROUND) * SEEN_ROUND;
   if (!send_facts(run, step) || !send_given(run, step, (int)records[0].embed.table->k))
     return false;
   facts f = facts_of(step->tokens, run->rates.n);
@@ -318,22 +325,21 @@ void cuda_submit(ops_context *context, const op_record *records, int n, const op
 {
   cuda_state *s = cuda_state_of(context);
   cuda_run run = {};
-  if (s->cx.error != cudaSuccess || n == 0)
+  if (s->cx.error != cudaSuccess || s->wanting || n == 0)
     return;
   bool body = records[0].kind == OP_embed;
   bool few = body ? step->tokens <= GRAPH_TOKENS && !step->use : step->wanted <= GRAPH_TOKENS;
   run.s = s;
-  cuda_upload_end(s); /* whatever was opened is open now */
   look_through(&run, records, n);
   if (body ? !prepare_body(&run, records, step, few) : !prepare_head(&run, step))
     return;
   cuda_graph *g = few ? graph_for(s, records, &run.step) : NULL;
-  if (!g || !g->seen) {
-    cuda_run_records(&run, records, n);
-    if (g)
-      g->seen = true;
+  if (g && g->seen && !g->exec && !capture(&run, records, n, &g->exec))
     return;
-  }
-  if (g->exec || capture(&run, records, n, &g->exec))
+  if (g && g->exec)
     cuda_ok(&s->cx, cudaGraphLaunch(g->exec, s->cx.stream));
+  else
+    cuda_run_records(&run, records, n);
+  if (g)
+    g->seen = true;
 }

@@ -26,8 +26,11 @@ static bool begin_staging(cuda_state *s)
 {
   if (s->staging)
     return true;
-  if (!cuda_ok(&s->cx, cudaMallocHost((void **)&s->staging, 2 * (size_t)HALF)))
+  if (cudaMallocHost((void **)&s->staging, 2 * (size_t)HALF) != cudaSuccess) {
+    cudaGetLastError();
+    s->staging = NULL;
     return false;
+  }
   for (int i = 0; i < 2; i++)
     if (!cuda_ok(&s->cx, cudaEventCreateWithFlags(&s->staged[i], cudaEventDisableTiming)))
       return false;
@@ -169,15 +172,20 @@ tern_status cuda_upload(ops_context *cx, ops_weight *w, size_t *bytes, tern_erro
   cuda_matrix *m = (cuda_matrix *)mem_zalloc(sizeof *m);
   if (!m)
     return err_nomem(err, "matrices");
-  if (!begin_staging(s) || !make(cx, w, m) || s->cx.error != cudaSuccess) {
-    tern_status status = cx->backend->check(cx, err);
-    size_t need = m->bytes;
+  if (!begin_staging(s)) {
+    mem_free(m);
+    return err_nomem(err, "page-locked memory for uploads");
+  }
+  size_t available = cuda_memory_available(cx);
+  if (!make(cx, w, m) || s->cx.error != cudaSuccess) {
+    parts p = parts_of(w);
+    bool packs = s->cx.fast ? cuda_fast_packs(w) : cuda_exact_packs(w);
+    size_t need = m->bytes + (packs ? stored_bytes(&p) : 0);
     cudaFree(m->memory);
     mem_free(m);
-    if (status != TERN_OK)
-      return status;
-    return err_set(err, TERN_E_LIMIT, "GPU memory: %s needs %zu MB, but %zu MB are free", w->name, need >> 20,
-                   cuda_memory_available(cx) >> 20);
+    TRY(cx->backend->check(cx, err));
+    return err_set(err, TERN_E_LIMIT, "GPU memory: %s needs %zu MB on its way there, but %zu MB are free", w->name,
+                   need >> 20, available >> 20);
   }
   w->packed = m;
   *bytes = m->bytes;
@@ -186,7 +194,7 @@ tern_status cuda_upload(ops_context *cx, ops_weight *w, size_t *bytes, tern_erro
 
 void cuda_discard(ops_context *cx, ops_weight *w)
 {
-  (void)cx;
+  cuda_state_of(cx);
   cuda_matrix *m = (cuda_matrix *)(uintptr_t)w->packed;
   cudaFree(m->memory);
   mem_free(m);
@@ -201,9 +209,11 @@ void cuda_upload_end(cuda_state *s)
   cudaFreeHost(s->staging);
   cudaFree(s->stored);
   cudaFree(s->inexact);
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2; i++) {
     if (s->staged[i])
       cudaEventDestroy(s->staged[i]);
+    s->staged[i] = NULL;
+  }
   s->staging = s->stored = NULL;
   s->inexact = NULL;
   s->stored_bytes = 0;
