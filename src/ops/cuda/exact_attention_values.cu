@@ -7,12 +7,11 @@
  * places than suppliers.
  *
  * Four heads have 32 dims a block, and 16 where tokens are few: then twice as many multiprocessors have chains, and
- * values are read once. A single token's chain goes at 10 cycles a key, whoever supplies it, where an addition takes
- * 4.16: most likely its loads, one a key, of which a warp can tell only six groups apart. Four keys of a dim side by
- * side in shared memory, one load for them, is the next thing to try.
+ * values are read once. A single token's chain goes at 10 cycles a key, where an addition takes 4.16; why is not known.
  *
  * What failed: a warp of 8 dims of 4 heads, which reads 32 bytes of a line at a time (32 rows at depth 8192 took twice
- * as long). Products made by other warps: they meet the bandwidth of shared memory (75 us at depth 8192).
+ * as long). Products made by other warps: they meet the bandwidth of shared memory (75 us at depth 8192). Four keys of
+ * a dim side by side in shared memory, a load for all (no quicker).
  */
 #include "ops/cuda/attention_barrier.cuh"
 #include "ops/cuda/attention_copy.cuh"
