@@ -112,6 +112,7 @@ tern_status choices_submit(choices *c, tern_error *err)
     jobs[i] = &c->at[i].job;
   tern_status status = sched_submit(c->server->scheduler, jobs, c->n, err);
   mem_free(jobs);
+  srv_turn_end(c->server);
   if (status == TERN_OK)
     c->submitted = c->n;
   return status;
