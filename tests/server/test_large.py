@@ -1,6 +1,7 @@
 """Large bodies: what they cost before the scheduler counts them is bounded, and none outlives its client or the server."""
 
 import json
+import resource
 import socket
 import sys
 import threading
@@ -82,6 +83,18 @@ def test_gone_before_their_turn():
             reader.join()
 
 
+def test_open_files():
+    """A small soft limit is raised to what 512 connections want."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with Server(MODEL) as s:
+            got = resource.prlimit(s.process.pid, resource.RLIMIT_NOFILE)[0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    tally.check("open files", got >= (2048 if hard == resource.RLIM_INFINITY else min(hard, 2048)), f"{got} of {hard}")
+
+
 def main():
     if b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes():
         tally.skip("large bodies", "a sanitizer's time and memory are others")
@@ -91,6 +104,7 @@ def main():
         test_held_bodies(s)
         tally.check("ends well", s.end() == 0, s.status)
     test_gone_before_their_turn()
+    test_open_files()
     return tally.close()
 
 
