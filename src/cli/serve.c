@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/mem.h"
 #include "cli/answer.h"
@@ -45,6 +46,16 @@ static void log_line(void *user, const char *line)
   say_more("%s", line);
 }
 
+/* A connection takes two descriptors, and the usual soft limit is less than all of them want. */
+static void raise_file_limit(void)
+{
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= SERVER_WANTED_FILES)
+    return;
+  files.rlim_cur = files.rlim_max < SERVER_WANTED_FILES ? files.rlim_max : SERVER_WANTED_FILES;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 /* Until a signal came or the worker died. */
 static tern_status serve(const cli_args *a, const answerer *r, const char *const *names, size_t n_names,
                          tern_error *err)
@@ -63,6 +74,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
       .log = log_line,
   };
   options.sampling.seed = a->seed;
+  raise_file_limit();
   TRY(server_open(r->model, &options, &s, err));
   bool v6 = strchr(options.host, ':');
   say("serving %s at http://%s%s%s:%d", names[0], v6 ? "[" : "", options.host, v6 ? "]" : "", server_port(s));

@@ -75,14 +75,20 @@ tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const 
   return status;
 }
 
+tern_status prompt_encode_chat(const tern_model *m, const char *text, size_t length, int32_t **ids, size_t *n,
+                               tern_error *err)
+{
+  /* The template writes special tokens itself, BOS too. */
+  return prompt_encode(m, text, length, false, ids, n, err);
+}
+
 tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
                             size_t *n, tern_error *err)
 {
   char *prompt;
   size_t length;
   TRY(prompt_chat_text(m, messages, variables, &prompt, &length, err));
-  /* The template writes special tokens itself, BOS too. */
-  tern_status status = prompt_encode(m, prompt, length, false, ids, n, err);
+  tern_status status = prompt_encode_chat(m, prompt, length, ids, n, err);
   mem_free(prompt);
   return status;
 }

@@ -24,5 +24,8 @@ tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const j
 /* The same prompt as text (mem_free), before it is encoded. */
 tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *variables, char **text,
                              size_t *length, tern_error *err);
+/* What prompt_chat_text gave, encoded: the two together are prompt_chat_ids. */
+tern_status prompt_encode_chat(const tern_model *m, const char *text, size_t length, int32_t **ids, size_t *n,
+                               tern_error *err);
 
 #endif

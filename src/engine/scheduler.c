@@ -22,6 +22,8 @@ struct scheduler {
   tern_model *model;
   sched_options options;
   int context;
+  size_t budget;  /* bytes for states of running jobs; fixed at open, SIZE_MAX: nobody knows */
+  size_t scratch; /* bytes of it that the budget does not have to pay for: there already at open */
   pthread_t worker;
   atomic_bool closing;
 
@@ -151,14 +153,31 @@ static void end_cancelled(scheduler *s, sched_job *j)
 
 /* ---- admission ---- */
 
+static size_t state_of(const scheduler *s, const sched_job *j)
+{
+  const model *net = s->model->net;
+  return kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
+}
+
+/* Bytes that states may have where this job runs too. The system is not asked again: what was set aside and not yet
+ * written still counts as free there. */
+static size_t room_with(const scheduler *s, const sched_job *j)
+{
+  if (s->options.state_bytes || s->budget == SIZE_MAX)
+    return s->budget;
+  size_t more = model_scratch_bytes(s->model->net, j->limit) - s->scratch; /* scratch grows and never shrinks */
+  return more < s->budget ? s->budget - more : 0;
+}
+
+static size_t sum(size_t a, size_t b)
+{
+  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
 /* Whether the job could run if it were alone. */
 static tern_status check_alone(scheduler *s, sched_job *j)
 {
-  const model *net = s->model->net;
-  size_t need = kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
-  size_t most = s->options.state_bytes;
-  if (!most)
-    most = model_memory_available(s->model->net) + kv_store_bytes(net->store);
+  size_t need = state_of(s, j), most = room_with(s, j);
   j->seen = true;
   if (need <= most)
     return TERN_OK;
@@ -184,12 +203,11 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
 /* Memory, sampler and all else that the job's steps need. *wait: not now. */
 static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
 {
-  model *net = s->model->net;
-  size_t need = kv_store_estimate(net->store, j->limit, net->plan.max_tokens), most = s->options.state_bytes;
-  *wait = most && s->set_aside + need > most;
+  size_t need = state_of(s, j), most = room_with(s, j), all = sum(s->set_aside, need);
+  *wait = s->n_running > 0 && all > most;
   if (*wait)
     return TERN_OK;
-  while (most && s->set_aside + need + prefixes_bytes(s->prefixes) > most && prefixes_forget_one(s->prefixes))
+  while (sum(all, prefixes_bytes(s->prefixes)) > most && prefixes_forget_one(s->prefixes))
     ;
   tern_status status = reserve_state(s, j);
   if (status != TERN_OK && s->n_running > 0) { /* those that run will give some back */
@@ -529,8 +547,9 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   list_clear(&s->waiting);
   s->retry = true;
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
-  size_t most = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
-  tern_status status = prefixes_open(m->net, o.prefixes, most / PREFIX_SHARE, &s->prefixes, err);
+  s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
+  s->scratch = model_scratch_bytes(m->net, 0);
+  tern_status status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
   if (status != TERN_OK) {
     mem_free(s);
     return status;

@@ -10,8 +10,9 @@
  *
  * Admission. Jobs start in the order in which they came. One starts when fewer than `rows` run and memory for its
  * prompt and all of its max_tokens is there, which is then set aside; until that it waits, and the jobs behind it wait
- * with it. What could not run even alone ends with TERN_E_LIMIT and the numbers. At most `rows` + `queue` jobs are in
- * the house: sched_submit answers more with TERN_E_BUSY.
+ * with it. What may be set aside in all is fixed at open: what was free then, less the scratch of the longest job. What
+ * could not run even alone ends with TERN_E_LIMIT and the numbers. At most `rows` + `queue` jobs are in the house:
+ * sched_submit answers more with TERN_E_BUSY.
  *
  * Reuse. What ended jobs left is kept (prefixes.h), and a job starts behind what it shares with one of them: no bit
  * changes by that. Running jobs come first: what is kept goes when memory is wanted, and takes an eighth of it at most.
@@ -44,7 +45,7 @@ typedef struct sched_options {
   int queue;          /* jobs that may wait; 0: SCHED_QUEUE */
   int prompt_share;   /* prompt tokens in a step beside decoding jobs; 0: SCHED_PROMPT_SHARE */
   int prefixes;       /* states of ended jobs that are kept for later ones; 0: none */
-  size_t state_bytes; /* > 0: state of all running jobs at most; 0: what the machine has free */
+  size_t state_bytes; /* > 0: state of all running jobs at most; 0: what the machine has free at open */
   void (*on_death)(void *user, const tern_error *err); /* may be NULL */
   void *user;
 } sched_options;

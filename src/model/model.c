@@ -301,14 +301,27 @@ int64_t model_piece_most(const model *m, int64_t position)
   return position < start ? start - position : INT64_MAX;
 }
 
+static size_t scratch_for(const model *m, int64_t to, ops_room *room)
+{
+  *room = m->plan.room;
+  room->keys = to;
+  return m->cx.backend->scratch_bytes(&m->cx, room);
+}
+
+size_t model_scratch_bytes(const model *m, int64_t to)
+{
+  ops_room room;
+  size_t bytes = to ? scratch_for(m, to, &room) : 0;
+  return bytes > m->cx.scratch_bytes ? bytes : m->cx.scratch_bytes;
+}
+
 tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, tern_error *err)
 {
   if (m->cx.backend->check)
     TRY(m->cx.backend->check(&m->cx, err)); /* a broken device has no memory to speak of */
   size_t need = kv_seq_shortage(sequence, from, to, m->plan.max_tokens);
-  ops_room room = m->plan.room;
-  room.keys = to;
-  size_t scratch = m->cx.backend->scratch_bytes(&m->cx, &room);
+  ops_room room;
+  size_t scratch = scratch_for(m, to, &room);
   size_t more = scratch > m->cx.scratch_bytes ? scratch - m->cx.scratch_bytes : 0;
   need = __builtin_add_overflow(need, more, &need) ? SIZE_MAX : need;
   size_t available = need ? model_memory_available(m) : 0;

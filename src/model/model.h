@@ -69,6 +69,8 @@ tern_status model_reserve(model *m, kv_seq *sequence, int64_t from, int64_t to, 
 
 /* Bytes that steps could still get: of the host, or of the device where that has memory of its own. */
 size_t model_memory_available(model *m);
+/* Scratch there would be after model_reserve up to `to`; 0: what there is. */
+size_t model_scratch_bytes(const model *m, int64_t to);
 
 /* Whether bits of a token at or after the returned position depend on its being read or stepped; INT64_MAX: nowhere. */
 int64_t model_sensitive_from(const model *m);

@@ -1,6 +1,7 @@
 /* choices.c - see choices.h. */
 #include "server/choices.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -83,10 +84,12 @@ tern_status choices_open(server *s, int n, choices **out, tern_error *err)
   c->n = n;
   c->at = mem_array((size_t)n, sizeof *c->at);
   c->bell = c->at ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-  if (c->bell < 0) {
+  if (c->bell < 0) { /* descriptors come back as others end */
+    tern_status status =
+        c->at ? err_set(err, TERN_E_BUSY, "request: %s: try again later", strerror(errno)) : err_nomem(err, "request");
     mem_free(c->at);
     mem_free(c);
-    return err_nomem(err, "request");
+    return status;
   }
   pthread_mutex_init(&c->lock, NULL);
   for (int i = 0; i < n; i++) {
@@ -112,6 +115,7 @@ tern_status choices_submit(choices *c, tern_error *err)
     jobs[i] = &c->at[i].job;
   tern_status status = sched_submit(c->server->scheduler, jobs, c->n, err);
   mem_free(jobs);
+  srv_turn_end(c->server);
   if (status == TERN_OK)
     c->submitted = c->n;
   return status;

@@ -77,7 +77,8 @@ typedef struct exchange {
   server *server;
   buf body;
   size_t received;
-  bool too_large;
+  size_t held; /* of it that the server counts */
+  bool too_large, too_many;
   uint64_t number;
   double began;
 } exchange;
@@ -103,15 +104,36 @@ static exchange *begin_exchange(server *s)
   return x;
 }
 
+static void free_body(void *user)
+{
+  exchange *x = user;
+  buf_free(&x->body);
+  srv_unhold(x->server, x->held);
+  x->held = 0;
+}
+
 static void end_exchange(exchange *x)
 {
   server *s = x->server;
+  free_body(x);
   pthread_mutex_lock(&s->lock);
   if (--s->active == 0)
     pthread_cond_broadcast(&s->quiet);
   pthread_mutex_unlock(&s->lock);
-  buf_free(&x->body);
   mem_free(x);
+}
+
+/* Counts what the body will have by buf's doubling, before it does. */
+static bool hold_more(exchange *x, size_t n)
+{
+  size_t want = x->held ? x->held : n;
+  while (want < x->body.length + n)
+    want *= 2;
+  if (want == x->held)
+    return true;
+  srv_unhold(x->server, x->held);
+  x->held = srv_hold(x->server, want) ? want : 0;
+  return x->held != 0;
 }
 
 /* False: enough was thrown away. */
@@ -119,16 +141,17 @@ static bool take_body(exchange *x, const char *data, size_t n)
 {
   size_t most = x->server->options.most_body;
   x->received += n;
-  if (x->received > most) {
-    x->too_large = true;
-    buf_free(&x->body);
+  x->too_large |= x->received > most;
+  x->too_many = x->too_many || (!x->too_large && !hold_more(x, n));
+  if (x->too_large || x->too_many) {
+    free_body(x);
     return x->received <= most * THROW_AWAY;
   }
   buf_add(&x->body, data, n);
   return true;
 }
 
-static bool draining(server *s)
+bool srv_draining(server *s)
 {
   pthread_mutex_lock(&s->lock);
   bool is = s->draining;
@@ -146,9 +169,12 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
   if (x->too_large) {
     snprintf(message, sizeof message, "body: more than %zu bytes", s->options.most_body);
     srv_error(a, 413, NULL, "body_too_large", message);
+  } else if (x->too_many) {
+    srv_error(a, 503, NULL, "overloaded", "too many large bodies at once: try again later");
+    a->retry_after = 1;
   } else if (x->body.failed) {
     srv_error(a, 503, NULL, NULL, "out of memory (body)");
-  } else if (draining(s)) {
+  } else if (srv_draining(s)) {
     srv_error(a, 503, NULL, "closing", "the server is closing");
   } else if (!route && *allow) {
     snprintf(message, sizeof message, "%.60s takes %s", path, *allow);
@@ -161,8 +187,16 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
                      .path = path,
                      .body = x->body.data ? x->body.data : "",
                      .length = x->body.length,
-                     .fd = info->connect_fd};
-    route(s, &q, a);
+                     .fd = info->connect_fd,
+                     .release = free_body,
+                     .user = x};
+    if (srv_turn_begin(s, q.length, q.fd))
+      route(s, &q, a);
+    else if (srv_draining(s))
+      srv_error(a, 503, NULL, "closing", "the server is closing");
+    else
+      a->gone = true;
+    srv_turn_end(s);
   }
 }
 

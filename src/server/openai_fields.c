@@ -309,6 +309,12 @@ static bool is_harmless(const char *name, const json_t *value)
 
 /* ---- prompts ---- */
 
+static bool too_long(oai_fault *fault, const char *param)
+{
+  fault->code = "context_length_exceeded";
+  return failed(fault, param);
+}
+
 static bool has_prompt_room(oai_request *r, oai_fault *fault)
 {
   if (r->n_prompts < OAI_MOST_CHOICES)
@@ -321,6 +327,8 @@ static bool add_text_prompt(const server *s, const json_t *text, oai_request *r,
   oai_prompt *p = &r->prompts[r->n_prompts];
   if (!has_prompt_room(r, fault))
     return false;
+  if (srv_check_length(s, json_string_length(text), &fault->err) != TERN_OK)
+    return too_long(fault, "prompt");
   if (prompt_encode(s->model, json_string_value(text), json_string_length(text), true, &p->ids, &p->n, &fault->err) !=
       TERN_OK)
     return failed(fault, "prompt");
@@ -386,7 +394,16 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
                      "--use-default-chat-template, or use /v1/completions");
   }
   const json_t *variables = r->variables ? r->variables : s->options.variables;
-  if (prompt_chat_ids(s->model, messages, variables, &p->ids, &p->n, &fault->err) != TERN_OK)
+  char *text;
+  size_t length;
+  if (prompt_chat_text(s->model, messages, variables, &text, &length, &fault->err) != TERN_OK)
+    return failed(fault, "messages");
+  bool fits = srv_check_length(s, length, &fault->err) == TERN_OK;
+  tern_status status = fits ? prompt_encode_chat(s->model, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
+  mem_free(text);
+  if (!fits)
+    return too_long(fault, "messages");
+  if (status != TERN_OK)
     return failed(fault, "messages");
   r->n_prompts = 1;
   return true;

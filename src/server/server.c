@@ -36,6 +36,7 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   pthread_mutex_init(&s->log_lock, NULL);
   pthread_mutex_init(&s->lock, NULL);
   pthread_cond_init(&s->quiet, NULL);
+  s->longest_piece = srv_longest_piece(m);
   s->death_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;
   s->options.scheduling.user = s;
@@ -191,18 +192,24 @@ void srv_fault(srv_response *a, const char *param, const tern_error *err)
   srv_error(a, srv_http_status(err->status), param, code, err->text);
 }
 
+static tern_status parse_body(const srv_request *q, json_t **out, tern_error *err)
+{
+  size_t bad;
+  if (!utf8_valid(q->body, q->length, &bad))
+    return err_set(err, TERN_E_FORMAT, "body: byte %zu is not UTF-8", bad);
+  TRY(jsonu_parse("body", q->body, q->length, out, err));
+  if (jsonu_finite(*out))
+    return TERN_OK;
+  json_decref(*out);
+  return err_set(err, TERN_E_FORMAT, "body: NaN and infinities are not JSON");
+}
+
 bool srv_body(const srv_request *q, srv_response *a, json_t **out)
 {
   tern_error err = {0};
-  size_t bad;
-  if (!utf8_valid(q->body, q->length, &bad))
-    err_set(&err, TERN_E_FORMAT, "body: byte %zu is not UTF-8", bad);
-  else if (jsonu_parse("body", q->body, q->length, out, &err) == TERN_OK) {
-    if (jsonu_finite(*out))
-      return true;
-    json_decref(*out);
-    err_set(&err, TERN_E_FORMAT, "body: NaN and infinities are not JSON");
-  }
-  srv_fault(a, NULL, &err);
-  return false;
+  tern_status status = parse_body(q, out, &err);
+  q->release(q->user);
+  if (status != TERN_OK)
+    srv_fault(a, NULL, &err);
+  return status == TERN_OK;
 }

@@ -30,7 +30,11 @@ typedef struct server_options {
   void *user;
 } server_options;
 
-enum { SERVER_MOST_BODY = 16 << 20 };
+enum {
+  SERVER_MOST_BODY = 16 << 20,
+  SERVER_WANTED_FILES =
+      2048 /* descriptors of the process with which no connection has to be refused for want of them */
+};
 
 /* Binds, starts the worker, and answers from then on. Options and model must outlive the server. Errors: TERN_E_IO with
  * host and port where the address is not to be had. */

@@ -12,7 +12,10 @@
 #include "base/buf.h"
 #include "server/server.h"
 
-enum { SRV_CLASSES = 6 /* of HTTP status: 1xx to 5xx */ };
+enum {
+  SRV_CLASSES = 6, /* of HTTP status: 1xx to 5xx */
+  SRV_TURNS = 2,
+};
 
 struct server {
   tern_model *model;
@@ -27,6 +30,10 @@ struct server {
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t quiet; /* `active` fell to 0 */
   int active;           /* requests being answered */
+  size_t held;          /* bytes of large bodies that are in memory */
+  size_t longest_piece; /* bytes of the tokenizer's longest token; fixed at open */
+  pthread_t turns[SRV_TURNS];
+  int n_turns; /* of `turns` that are taken: the first ones */
   bool draining;
   tern_error death;
 };
@@ -36,7 +43,9 @@ typedef struct srv_request {
   const char *path;
   const char *body; /* [length], and a NUL */
   size_t length;
-  int fd; /* of the connection: what tells that the client has gone */
+  int fd;                      /* of the connection: what tells that the client has gone */
+  void (*release)(void *user); /* frees the body */
+  void *user;
 } srv_request;
 
 /* A stream's text, piece by piece. `next` waits for more and appends it to `out`; false: that was all. *gone: the
@@ -71,11 +80,28 @@ void srv_error(srv_response *a, int status, const char *param, const char *code,
 void srv_fault(srv_response *a, const char *param, const tern_error *err);
 srv_shape srv_error_json; /* OpenAI's */
 int srv_http_status(tern_status status);
-/* The request's body as a JSON object without NaN and infinities; false: the response has the error. */
+/* The request's body as a JSON object without NaN and infinities; false: the response has the error. The body is freed:
+ * only one may read it, once. */
 bool srv_body(const srv_request *q, srv_response *a, json_t **out);
 /* Whether a request may name the model so. */
 bool srv_serves(const server *s, const char *name);
 void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* turns.c: what large requests cost before the scheduler counts them, bounded. */
+/* Before the work on a body of so many bytes: waits until few others are at it, where the body is large. False: the
+ * client has left meanwhile, or the server is closing. */
+bool srv_turn_begin(server *s, size_t length, int fd);
+/* The thread's turn is over, if it has one: before it waits for the model, and after its route. */
+void srv_turn_end(server *s);
+/* Whether `bytes` more of a large body may be held. */
+bool srv_hold(server *s, size_t bytes);
+void srv_unhold(server *s, size_t bytes);
+/* Whether so long a text could fit the context, as far as can be told without encoding it. */
+tern_status srv_check_length(const server *s, size_t length, tern_error *err);
+/* For server_open. */
+size_t srv_longest_piece(const tern_model *m);
+
+bool srv_draining(server *s);
 
 /* The routes, by file. */
 srv_route oai_chat, oai_completions;      /* openai.c */

@@ -81,6 +81,8 @@ void text_tokenize(server *s, const srv_request *q, srv_response *a)
   if (ok && !json_is_string(text))
     ok = oai_wrong(&fault, name, "must be a string");
   if (ok)
+    ok = srv_check_length(s, json_string_length(text), &fault.err) == TERN_OK;
+  if (ok)
     ok = tok_encode(s->model->tok, json_string_value(text), json_string_length(text), switch_of(root, flags, true),
                     &ids, &n, &fault.err) == TERN_OK;
   if (ok)
