@@ -35,33 +35,38 @@ enum {
 static const struct {
   const char *method, *path;
   srv_route *route;
-  srv_shape *shape; /* of its errors; NULL: OpenAI's */
 } routes[] = {
-    {"POST", "/v1/chat/completions", oai_chat, NULL},
-    {"POST", "/chat/completions", oai_chat, NULL},
-    {"POST", "/v1/completions", oai_completions, NULL},
-    {"POST", "/v1/messages", ant_messages, ant_error},
-    {"POST", "/v1/messages/count_tokens", ant_count_tokens, ant_error},
-    {"POST", "/tokenize", text_tokenize, NULL},
-    {"POST", "/detokenize", text_detokenize, NULL},
-    {"POST", "/apply-template", text_template, NULL},
-    {"GET", "/v1/models", info_models, NULL},
-    {"GET", "/health", info_health, NULL},
-    {"GET", "/metrics", info_metrics, NULL},
+    {"POST", "/v1/chat/completions", oai_chat},
+    {"POST", "/chat/completions", oai_chat},
+    {"POST", "/v1/completions", oai_completions},
+    {"POST", "/v1/messages", ant_messages},
+    {"POST", "/v1/messages/count_tokens", ant_count_tokens},
+    {"POST", "/tokenize", text_tokenize},
+    {"POST", "/detokenize", text_detokenize},
+    {"POST", "/apply-template", text_template},
+    {"GET", "/v1/models", info_models},
+    {"GET", "/health", info_health},
+    {"GET", "/metrics", info_metrics},
 };
 static const char models_prefix[] = "/v1/models/";
+
+static bool is_below(const char *path, const char *prefix)
+{
+  size_t n = strlen(prefix);
+  return !strncmp(path, prefix, n) && (!path[n] || path[n] == '/');
+}
 
 /* NULL: none; *has: the method that the path has, NULL where there is no such path. */
 static srv_route *find_route(const char *method, const char *path, const char **has, srv_shape **shape)
 {
   *has = NULL;
+  *shape = is_below(path, "/v1/messages") ? ant_error : NULL;
   if (!strcmp(method, "HEAD"))
     method = "GET";
   for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
     if (strcmp(routes[i].path, path) != 0)
       continue;
     *has = routes[i].method;
-    *shape = routes[i].shape;
     return strcmp(routes[i].method, method) ? NULL : routes[i].route;
   }
   if (!strncmp(path, models_prefix, sizeof models_prefix - 1)) {
@@ -78,6 +83,7 @@ typedef struct exchange {
   buf body;
   size_t received;
   bool too_large;
+  bool counted; /* in the server's `active` */
   uint64_t number;
   double began;
 } exchange;
@@ -97,19 +103,35 @@ static exchange *begin_exchange(server *s)
   x->server = s;
   x->number = atomic_fetch_add(&s->requests, 1) + 1;
   x->began = seconds();
-  pthread_mutex_lock(&s->lock);
-  s->active++;
-  pthread_mutex_unlock(&s->lock);
   return x;
 }
 
-static void end_exchange(exchange *x)
+/* From here on closing waits for the answer; until here, for a client that sends, it does not. False: the server is
+ * closing already. */
+static bool enter(exchange *x)
 {
   server *s = x->server;
+  pthread_mutex_lock(&s->lock);
+  x->counted = !s->draining;
+  s->active += x->counted;
+  pthread_mutex_unlock(&s->lock);
+  return x->counted;
+}
+
+static void leave(exchange *x)
+{
+  server *s = x->server;
+  if (!x->counted)
+    return;
   pthread_mutex_lock(&s->lock);
   if (--s->active == 0)
     pthread_cond_broadcast(&s->quiet);
   pthread_mutex_unlock(&s->lock);
+}
+
+static void end_exchange(exchange *x)
+{
+  leave(x);
   buf_free(&x->body);
   mem_free(x);
 }
@@ -128,14 +150,6 @@ static bool take_body(exchange *x, const char *data, size_t n)
   return true;
 }
 
-static bool draining(server *s)
-{
-  pthread_mutex_lock(&s->lock);
-  bool is = s->draining;
-  pthread_mutex_unlock(&s->lock);
-  return is;
-}
-
 static void answer(exchange *x, struct MHD_Connection *c, const char *method, const char *path, srv_response *a,
                    const char **allow)
 {
@@ -148,7 +162,7 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
     srv_error(a, 413, NULL, "body_too_large", message);
   } else if (x->body.failed) {
     srv_error(a, 503, NULL, NULL, "out of memory (body)");
-  } else if (draining(s)) {
+  } else if (!enter(x)) {
     srv_error(a, 503, NULL, "closing", "the server is closing");
   } else if (!route && *allow) {
     snprintf(message, sizeof message, "%.60s takes %s", path, *allow);

@@ -20,9 +20,9 @@ static void begin(conversation *v, buf *out)
     oai_add_first(&v->writer, i, out);
 }
 
-static void delta(conversation *v, int index, const choice *c, buf *out)
+static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  oai_add_delta(&v->writer, index, c, c->ended, out);
+  oai_add_delta(&v->writer, index, news, end ? end->finish : NULL, out);
 }
 
 static void finish(conversation *v, buf *out)

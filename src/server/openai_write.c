@@ -54,7 +54,7 @@ static json_t *chat_token(const server *s, int32_t id, float logprob)
   return out;
 }
 
-static json_t *chat_logprobs(const server *s, const choice *c)
+static json_t *chat_logprobs(const server *s, const choice_part *c)
 {
   json_t *list = json_array();
   for (size_t i = 0; i < c->n_tokens; i++) {
@@ -68,7 +68,7 @@ static json_t *chat_logprobs(const server *s, const choice *c)
   return json_pack("{so sn}", "content", list, "refusal");
 }
 
-static json_t *text_logprobs(oai_writer *w, int index, const choice *c)
+static json_t *text_logprobs(oai_writer *w, int index, const choice_part *c)
 {
   json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
   for (size_t i = 0; i < c->n_tokens; i++) {
@@ -91,7 +91,7 @@ static json_t *text_logprobs(oai_writer *w, int index, const choice *c)
                    offsets);
 }
 
-static json_t *logprobs(oai_writer *w, int index, const choice *c)
+static json_t *logprobs(oai_writer *w, int index, const choice_part *c)
 {
   if (!w->request->logprobs || !c->n_tokens)
     return json_null();
@@ -100,18 +100,18 @@ static json_t *logprobs(oai_writer *w, int index, const choice *c)
 
 /* ---- whole ---- */
 
-static json_t *text_json(const choice *c)
+static json_t *text_json(const choice_part *c)
 {
   return json_stringn(c->text.data ? c->text.data : "", c->text.length);
 }
 
 json_t *oai_whole_choice(oai_writer *w, int index, const choice *c)
 {
-  json_t *probabilities = logprobs(w, index, c);
+  json_t *probabilities = logprobs(w, index, &c->taken);
   if (!w->request->chat)
-    return json_pack("{si so so ss}", "index", index, "text", text_json(c), "logprobs", probabilities, "finish_reason",
-                     c->end.finish);
-  json_t *message = json_pack("{ss so sn}", "role", "assistant", "content", text_json(c), "refusal");
+    return json_pack("{si so so ss}", "index", index, "text", text_json(&c->taken), "logprobs", probabilities,
+                     "finish_reason", c->end.finish);
+  json_t *message = json_pack("{ss so sn}", "role", "assistant", "content", text_json(&c->taken), "refusal");
   return json_pack("{si so so ss}", "index", index, "message", message, "logprobs", probabilities, "finish_reason",
                    c->end.finish);
 }
@@ -184,19 +184,18 @@ void oai_add_first(oai_writer *w, int index, buf *out)
                out);
 }
 
-void oai_add_delta(oai_writer *w, int index, const choice *c, bool final, buf *out)
+void oai_add_delta(oai_writer *w, int index, const choice_part *news, const char *finish, buf *out)
 {
   const char *key = w->request->chat ? "delta" : "text";
-  if (c->text.length || c->n_tokens) {
-    json_t *text = w->request->chat ? json_pack("{so}", "content", text_json(c)) : text_json(c);
+  if (news->text.length || news->n_tokens) {
+    json_t *text = w->request->chat ? json_pack("{so}", "content", text_json(news)) : text_json(news);
     add_choice(
-        w, json_pack("{si so so sn}", "index", index, key, text, "logprobs", logprobs(w, index, c), "finish_reason"),
+        w, json_pack("{si so so sn}", "index", index, key, text, "logprobs", logprobs(w, index, news), "finish_reason"),
         out);
   }
-  if (final) {
+  if (finish) {
     json_t *nothing = w->request->chat ? json_object() : json_string("");
-    add_choice(w, json_pack("{si so sn ss}", "index", index, key, nothing, "logprobs", "finish_reason", c->end.finish),
-               out);
+    add_choice(w, json_pack("{si so sn ss}", "index", index, key, nothing, "logprobs", "finish_reason", finish), out);
   }
 }
 

@@ -20,13 +20,16 @@ struct server {
   scheduler *scheduler;
   struct MHD_Daemon *daemon;
   int port, death_fd;
+  bool loopback;      /* only this machine's programs reach it */
+  atomic_bool ending; /* the time to end in is over: answers end now, with an error */
+  int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
   atomic_uint_least64_t responses[SRV_CLASSES];
   pthread_mutex_t log_lock;
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t quiet; /* `active` fell to 0 */
-  int active;           /* requests being answered */
+  int active;           /* requests whose route has begun and whose answer is not out */
   bool draining;
   tern_error death;
 };

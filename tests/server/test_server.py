@@ -254,6 +254,23 @@ def test_slow_reader(s):
         sock.close()
 
 
+def test_late_reader(s):
+    """What has gathered for one who reads late comes in events of bounded size, whole and in order."""
+    body = chat("Hello", max_tokens=900, n=3, logprobs=True, top_logprobs=5, temperature=1, seed=1, logit_bias={str(EOS): -1000})
+    text = json.dumps({**body, "stream": True}).encode()
+    c = s.connect()
+    c.request("POST", CHAT, text)
+    tally.check("nobody reads", until(lambda: s.metric("requests_running") == 0))
+    got = [json.loads(line[6:]) for line in c.getresponse().read().decode().split("\n") if line.startswith("data: {")]
+    c.close()
+    whole = s.ask(CHAT, body)[1]["choices"]
+    for i in range(3):
+        parts = [p["logprobs"]["content"] for e in got for p in e["choices"] if p["index"] == i and p["logprobs"]]
+        tally.check(f"late reader {i}: pieces", max(map(len, parts)) <= 64, max(map(len, parts)))
+        tally.check(f"late reader {i}: tokens", sum(parts, []) == whole[i]["logprobs"]["content"])
+        tally.check(f"late reader {i}: text", joined(got, i) == whole[i]["message"]["content"])
+
+
 def test_memory(s):
     def rounds(n):
         for _ in range(n):
@@ -287,6 +304,13 @@ def test_end():
         ok = got and got[0][0] == 200 and got[0][1]["usage"]["completion_tokens"] == 400
         tally.check("a running answer is let end", ok, got)
     with Server(model) as s:
+        half = socket.create_connection(("127.0.0.1", s.port))
+        half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
+        s.ask("/health")  # a later connection was served, so the server has read the first one
+        before = time.monotonic()
+        tally.check("half a request", s.end(signal.SIGTERM) == 0 and time.monotonic() - before < 10, time.monotonic() - before)
+        half.close()
+    with Server(model) as s:
         done = tern("serve", model, "--port", s.port)
         tally.check("port in use", done.status == 1 and len(done.err.strip().splitlines()) == 1 and str(s.port) in done.err, done.err)
     done = tern("serve", model, "--host", "256.1.1.1")
@@ -316,7 +340,7 @@ def test_death():
 def main():
     test_same_as_run()
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_memory):
+        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_late_reader, test_memory):
             test(s)
         tally.check("ends well", s.end() == 0, s.status)
     with Server(GOLDEN / "llama-4bit" / "model", "--backend", "ref", "--threads", 1, "--ctx", 100000, "--decode-concurrency", 1, "--queue", 2) as s:
