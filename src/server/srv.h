@@ -42,6 +42,16 @@ typedef struct srv_request {
   int fd; /* of the connection: what tells that the client has gone */
 } srv_request;
 
+/* What the headers of a request say about whether to answer it. */
+typedef struct srv_headers {
+  const char *host, *origin; /* NULL: none */
+  bool wants_host;           /* by the version of HTTP */
+  bool encoded;              /* Transfer-Encoding */
+  int lengths;               /* fields with the body's length */
+  uint64_t announced;        /* the last of them */
+  uint64_t most_announced;   /* what is more is not worth reading */
+} srv_headers;
+
 /* A stream's text, piece by piece. `next` waits for more and appends it to `out`; false: that was all. *gone: the
  * client has left. `close` cancels what still runs, waits for that, and frees. */
 typedef struct srv_source {
@@ -79,6 +89,9 @@ bool srv_body(const srv_request *q, srv_response *a, json_t **out);
 /* Whether a request may name the model so. */
 bool srv_serves(const server *s, const char *name);
 void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* admission.c: true: the response has the error. */
+bool srv_refuse(const server *s, const srv_headers *h, srv_response *a);
 
 /* The routes, by file. */
 srv_route oai_chat, oai_completions;      /* openai.c */
