@@ -1,4 +1,5 @@
-/* admission.c - what a request's headers alone show: that it should not be answered, before its body is read. See srv.h.
+/* admission.c - what a request's headers alone show: that it should not be answered, before its body is read. See
+ * srv.h.
  *
  * Web pages are kept out. A browser sends a page's simple requests to any address, and to this machine's own under any
  * name that a resolver gives it: the first have the page's Origin, the second a Host that is no name of this machine.

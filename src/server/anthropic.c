@@ -231,11 +231,11 @@ static json_t *text_of(const choice_part *p)
   return json_stringn(p->text.data ? p->text.data : "", p->text.length);
 }
 
-static json_t *whole(conversation *v)
+static void whole(conversation *v, buf *out)
 {
   const choice *c = &v->set->at[0];
   json_t *content = json_pack("[{ss so}]", "type", "text", "text", text_of(&c->taken));
-  return message(v, content, stop_reason(c), c->end.stop, c->end.n_ids);
+  srv_add_json(out, message(v, content, stop_reason(c), c->end.stop, c->end.n_ids));
 }
 
 /* Takes over the document, whose "type" names the event. */

@@ -144,13 +144,15 @@ static void wait_for(conversation *v, bool started_is_enough, srv_response *a)
 }
 
 /* All have ended: the lock is held for form. */
-static json_t *whole_answer(conversation *v)
+static void answer_whole(conversation *v, srv_response *a)
 {
+  buf text = {0};
   choices_lock(v->set);
   for (int i = 0; i < v->set->n; i++)
     choice_take(&v->set->at[i]);
   choices_unlock(v->set);
-  return v->dialect->whole(v);
+  v->dialect->whole(v, &text);
+  srv_text(a, 200, &text);
 }
 
 /* ---- a stream ---- */
@@ -256,6 +258,6 @@ void conversation_run(server *s, const srv_request *q, const dialect *d, srv_res
     return;
   }
   if (!a->gone && !a->status)
-    srv_json(a, 200, whole_answer(v));
+    answer_whole(v, a);
   close_conversation(v);
 }

@@ -20,7 +20,7 @@ typedef struct dialect {
   /* The body in OpenAI's fields, in place or anew: takes over *root and puts a reference there, on failure too. NULL:
    * it has them already. */
   bool (*translate)(const server *s, json_t **root, oai_fault *fault);
-  json_t *(*whole)(conversation *v); /* new reference */
+  void (*whole)(conversation *v, buf *out);
   /* Parts of a stream. `delta` is called for choices whose end is not out, with what came of them, which may be
    * nothing; `end` that is not NULL is now to be told. */
   void (*begin)(conversation *v, buf *out);

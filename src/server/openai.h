@@ -70,10 +70,10 @@ typedef struct oai_writer {
 
 /* prefix: of the id, a literal. */
 void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
-/* One choice of a whole answer. New reference. */
-json_t *oai_whole_choice(oai_writer *w, int index, const choice *c);
-/* The document around them; takes over `list`. */
-json_t *oai_whole(const oai_writer *w, json_t *list, json_t *usage);
+/* A whole answer, as text: its beginning, every choice in turn, its end, which takes over `usage`. */
+void oai_begin_whole(const oai_writer *w, buf *out);
+void oai_add_whole(oai_writer *w, int index, const choice *c, buf *out);
+void oai_end_whole(json_t *usage, buf *out);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);

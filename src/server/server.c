@@ -137,14 +137,37 @@ void srv_log(server *s, const char *format, ...)
 
 /* ---- documents ---- */
 
+static int dump(const char *text, size_t n, void *user)
+{
+  buf *out = user;
+  buf_add(out, text, n);
+  return out->failed ? -1 : 0;
+}
+
+void srv_add_json(buf *out, json_t *document)
+{
+  if (!document || json_dump_callback(document, dump, out, JSON_COMPACT | JSON_ENCODE_ANY))
+    out->failed = true;
+  json_decref(document);
+}
+
+void srv_text(srv_response *a, int status, buf *text)
+{
+  a->status = text->failed ? 500 : status;
+  a->type = "application/json";
+  a->length = text->failed ? 0 : text->length;
+  a->body =
+      text->failed ? strdup("{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}") : buf_take(text);
+  if (text->failed && a->body)
+    a->length = strlen(a->body);
+  buf_free(text);
+}
+
 void srv_json(srv_response *a, int status, json_t *document)
 {
-  char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-  json_decref(document);
-  a->status = text ? status : 500;
-  a->type = "application/json";
-  a->body = text ? text : strdup("{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}");
-  a->length = a->body ? strlen(a->body) : 0;
+  buf text = {0};
+  srv_add_json(&text, document);
+  srv_text(a, status, &text);
 }
 
 static const char *error_type(int status)

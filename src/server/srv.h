@@ -76,6 +76,10 @@ typedef struct srv_response {
 
 typedef void srv_route(server *s, const srv_request *q, srv_response *a);
 
+/* The text of a document, of which the reference is taken over; NULL: `out` fails. */
+void srv_add_json(buf *out, json_t *document);
+/* A document's text, taken over. It failed: 500. */
+void srv_text(srv_response *a, int status, buf *text);
 /* A JSON document; takes over the reference. NULL, or no memory to print it: 500. */
 void srv_json(srv_response *a, int status, json_t *document);
 /* An error object, in the response's shape. `param` and `code` may be NULL. */

@@ -284,6 +284,10 @@ def test_memory(s):
     rounds(20)
     grown = s.memory() - before
     tally.check("memory after 200 requests more", grown < 4 << 20, f"{grown} bytes more")
+    before = s.memory()
+    large = s.ask(CHAT, chat("Hello", n=8, max_tokens=900, logprobs=True, top_logprobs=20, logit_bias={str(EOS): -1000}))
+    grown = s.memory() - before
+    tally.check("memory after a large answer", large[0] == 200 and grown < 32 << 20, f"{grown} bytes more")
 
 
 # ---- who may ask
