@@ -27,6 +27,13 @@ tern_status prompt_check_chat(const tern_model *m, tern_error *err)
   return m->chat ? TERN_OK : err_set(err, m->chat_error.status, "%s", m->chat_error.text);
 }
 
+/* Whether the prompt is to end inside the last message, which excludes the beginning of another one. */
+static bool continues(const json_t *variables)
+{
+  const json_t *value = json_object_get(variables, "continue_final_message");
+  return json_is_true(value) || json_string_length(value) > 0;
+}
+
 /* The request that chat_render takes, as text (free). NULL: no memory, or text that is not UTF-8. */
 static char *request_of(const tern_model *m, const json_t *messages, const json_t *given)
 {
@@ -36,8 +43,8 @@ static char *request_of(const tern_model *m, const json_t *messages, const json_
     json_decref(variables);
     return NULL;
   }
-  json_t *request =
-      json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt", 1, "kwargs", variables);
+  json_t *request = json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt",
+                              !continues(variables), "kwargs", variables);
   char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
   json_decref(request);
   return text;

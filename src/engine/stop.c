@@ -32,13 +32,14 @@ static size_t first_stop(stop_scan *s, size_t from)
   return best;
 }
 
-/* Length of the longest end of the text that begins a stop string. */
+/* Length of the longest end of the text that begins a stop string. None begins within what was sent, so a long stop
+ * string costs no more than what is held back of it. */
 static size_t held_back(const stop_scan *s)
 {
-  size_t held = 0;
+  size_t held = 0, most = s->text.length - s->sent;
   for (size_t i = 0; i < s->n_stops; i++) {
     size_t n = strlen(s->stops[i]) - 1;
-    for (n = n < s->text.length ? n : s->text.length; n > held; n--)
+    for (n = n < most ? n : most; n > held; n--)
       if (memcmp(s->text.data + s->text.length - n, s->stops[i], n) == 0)
         held = n;
   }

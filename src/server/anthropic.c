@@ -36,29 +36,74 @@ json_t *ant_error(int status, const char *param, const char *code, const char *m
 /* ---- the body ---- */
 
 /* Fields that are not the dialect's, though the other dialect would understand them. */
-static const char *const foreign[] = {
-    "stop", "n", "logprobs", "top_logprobs", "stream_options", "max_completion_tokens"};
+static const char *const foreign[] = {"stop",
+                                      "n",
+                                      "logprobs",
+                                      "top_logprobs",
+                                      "stream_options",
+                                      "max_completion_tokens",
+                                      "functions",
+                                      "function_call",
+                                      "response_format",
+                                      "modalities",
+                                      "echo",
+                                      "best_of",
+                                      "suffix",
+                                      "user",
+                                      "store",
+                                      "safety_identifier",
+                                      "parallel_tool_calls"};
 
-/* Fields that ask for nothing: with these values, as JSON, or (NULL) with any. */
-static const struct {
-  const char *name, *value;
-} neutral[] = {
-    {"thinking", "{\"type\":\"disabled\"}"},
-    {"tool_choice", "{\"type\":\"auto\"}"},
-    {"tool_choice", "{\"type\":\"none\"}"},
-    {"metadata", NULL},
-    {"service_tier", NULL},
-};
+static bool no_memory(oai_fault *fault)
+{
+  err_nomem(&fault->err, "request");
+  return false;
+}
 
+/* A choice among no tools: {"type": "auto"} or "none", in parallel or not. */
+static bool asks_for_no_tool(const json_t *wanted)
+{
+  const char *type = json_string_value(json_object_get(wanted, "type"));
+  size_t known = 1 + json_is_boolean(json_object_get(wanted, "disable_parallel_tool_use"));
+  return type && (!strcmp(type, "auto") || !strcmp(type, "none")) && json_object_size(wanted) == known;
+}
+
+/* Fields that ask for nothing. */
 static void drop_neutral(json_t *root)
 {
-  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
-    json_t *value = json_object_get(root, neutral[i].name);
-    json_t *as = neutral[i].value ? json_loads(neutral[i].value, 0, NULL) : NULL;
-    if (value && (!neutral[i].value || json_equal(as, value)))
-      json_object_del(root, neutral[i].name);
-    json_decref(as);
+  if (asks_for_no_tool(json_object_get(root, "tool_choice")))
+    json_object_del(root, "tool_choice");
+  json_object_del(root, "metadata");
+  json_object_del(root, "service_tier");
+}
+
+/* A variable of the template, unless the request has it. */
+static bool set_variable(json_t *root, const char *name, bool value, oai_fault *fault)
+{
+  json_t *variables = json_object_get(root, "chat_template_kwargs");
+  if (json_is_null(variables) || !variables) {
+    variables = json_object();
+    if (json_object_set_new(root, "chat_template_kwargs", variables))
+      return no_memory(fault);
   }
+  if (!json_is_object(variables) || json_object_get(variables, name)) /* oai_read refuses what is no object */
+    return true;
+  return json_object_set_new(variables, name, json_boolean(value)) == 0 || no_memory(fault);
+}
+
+/* In this dialect a model thinks where it is asked to, and that is not here yet. Not said: as --chat-template-args
+ * have it, if they do. */
+static bool move_thinking(const server *s, json_t *root, oai_fault *fault)
+{
+  const json_t *thinking = json_object_get(root, "thinking");
+  const char *type = json_string_value(json_object_get(thinking, "type"));
+  bool said = thinking && !json_is_null(thinking);
+  if (said && (!type || strcmp(type, "disabled") != 0 || json_object_size(thinking) != 1))
+    return oai_wrong(fault, "thinking", "only {\"type\": \"disabled\"} is supported here");
+  json_object_del(root, "thinking");
+  if (!said && json_object_get(s->options.variables, "enable_thinking"))
+    return true;
+  return set_variable(root, "enable_thinking", false, fault);
 }
 
 /* Marks for a cache that is not there. */
@@ -72,61 +117,90 @@ static void drop_cache_control(json_t *parts)
   }
 }
 
+static bool check_system(const json_t *words, oai_fault *fault)
+{
+  if (!json_is_string(words) && !json_is_array(words))
+    return oai_wrong(fault, "system", "must be a string or a list of text blocks");
+  for (size_t i = 0; i < json_array_size(words); i++) {
+    const json_t *block = json_array_get(words, i);
+    const char *type = json_string_value(json_object_get(block, "type"));
+    if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(block, "text")))
+      return oai_wrong(fault, "system", "block %zu is not {\"type\": \"text\", \"text\": \"…\"}", i);
+  }
+  return true;
+}
+
 /* The system prompt, a text or text blocks, becomes the first message. */
 static bool move_system(json_t *root, json_t *messages, oai_fault *fault)
 {
   json_t *words = json_object_get(root, "system");
   if (!words || json_is_null(words))
     return true;
-  if (!json_is_string(words) && !json_is_array(words))
-    return oai_wrong(fault, "system", "must be a string or a list of text blocks");
-  drop_cache_control(words);
-  if (json_array_insert_new(messages, 0, json_pack("{ss sO}", "role", "system", "content", words))) {
-    err_nomem(&fault->err, "messages");
+  if (!check_system(words, fault))
     return false;
-  }
+  drop_cache_control(words);
+  if (json_array_insert_new(messages, 0, json_pack("{ss sO}", "role", "system", "content", words)))
+    return no_memory(fault);
   json_object_del(root, "system");
   return true;
+}
+
+static const char *role_at(const json_t *messages, size_t i)
+{
+  return json_string_value(json_object_get(json_array_get(messages, i), "role"));
 }
 
 static bool check_roles(const json_t *messages, oai_fault *fault)
 {
   for (size_t i = 0; i < json_array_size(messages); i++) {
-    json_t *message = json_array_get(messages, i);
-    const char *role = json_string_value(json_object_get(message, "role"));
+    const char *role = role_at(messages, i);
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
       return oai_wrong(fault, "messages", "message %zu: role: must be \"user\" or \"assistant\"", i);
-    drop_cache_control(json_object_get(message, "content"));
+    drop_cache_control(json_object_get(json_array_get(messages, i), "content"));
   }
   return true;
 }
 
-/* The messages, for both routes. */
-static bool fix_conversation(json_t *root, oai_fault *fault)
+/* The messages, for both routes. They are fixed before the system prompt shifts their numbers. */
+static bool fix_conversation(const server *s, json_t *root, oai_fault *fault)
 {
   json_t *messages = json_object_get(root, "messages");
   if (!json_is_array(messages) || !json_array_size(messages))
     return oai_wrong(fault, "messages", "must be a list of messages, and not empty");
-  return check_roles(messages, fault) && move_system(root, messages, fault);
+  if (!check_roles(messages, fault) || !oai_fix_messages(s, messages, fault))
+    return false;
+  /* The assistant's beginning of its answer is continued. */
+  bool begun = !strcmp(role_at(messages, json_array_size(messages) - 1), "assistant");
+  if (begun && !set_variable(root, "continue_final_message", true, fault))
+    return false;
+  return move_system(root, messages, fault);
 }
 
-static bool translate(json_t **in, oai_fault *fault)
+static bool move_stops(json_t *root, oai_fault *fault)
 {
-  json_t *root = *in, *stops = json_object_get(root, "stop_sequences");
+  json_t *stops = json_object_get(root, "stop_sequences");
+  if (!stops || json_is_null(stops))
+    return true;
+  if (!json_is_array(stops))
+    return oai_wrong(fault, "stop_sequences", "must be a list of strings");
+  if (!oai_check_stops("stop_sequences", stops, fault))
+    return false;
+  if (json_object_set(root, "stop", stops))
+    return no_memory(fault);
+  json_object_del(root, "stop_sequences");
+  return true;
+}
+
+static bool translate(const server *s, json_t **in, oai_fault *fault)
+{
+  json_t *root = *in;
   for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
     if (json_object_get(root, foreign[i]))
       return oai_wrong(fault, foreign[i], "not a field of this dialect");
   if (!json_is_integer(json_object_get(root, "max_tokens")))
     return oai_wrong(fault, "max_tokens", "must be given, as a whole number");
-  if (stops && !json_is_null(stops) && !json_is_array(stops))
-    return oai_wrong(fault, "stop_sequences", "must be a list of strings");
-  if (stops && json_object_set(root, "stop", stops)) {
-    err_nomem(&fault->err, "stop_sequences");
-    return false;
-  }
-  json_object_del(root, "stop_sequences");
   drop_neutral(root);
-  return fix_conversation(root, fault);
+  return move_stops(root, fault) && move_thinking(s, root, fault) && fix_conversation(s, root, fault);
 }
 
 /* ---- answers ---- */
@@ -152,16 +226,16 @@ static json_t *message(const conversation *v, json_t *content, const char *reaso
                    usage(v, output));
 }
 
-static json_t *text_of(const choice *c)
+static json_t *text_of(const choice_part *p)
 {
-  return json_stringn(c->text.data ? c->text.data : "", c->text.length);
+  return json_stringn(p->text.data ? p->text.data : "", p->text.length);
 }
 
-static json_t *whole(conversation *v)
+static void whole(conversation *v, buf *out)
 {
   const choice *c = &v->set->at[0];
-  json_t *content = json_pack("[{ss so}]", "type", "text", "text", text_of(c));
-  return message(v, content, stop_reason(c), c->end.stop, c->end.n_ids);
+  json_t *content = json_pack("[{ss so}]", "type", "text", "text", text_of(&c->taken));
+  srv_add_json(out, message(v, content, stop_reason(c), c->end.stop, c->end.n_ids));
 }
 
 /* Takes over the document, whose "type" names the event. */
@@ -181,12 +255,12 @@ static void begin(conversation *v, buf *out)
   add_event(json_pack("{ss}", "type", "ping"), out);
 }
 
-static void delta(conversation *v, int index, const choice *c, buf *out)
+static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  (void)v;
-  if (c->text.length)
+  (void)v, (void)end; /* of the one choice: finish tells it */
+  if (news->text.length)
     add_event(json_pack("{ss si s{ss so}}", "type", "content_block_delta", "index", index, "delta", "type",
-                        "text_delta", "text", text_of(c)),
+                        "text_delta", "text", text_of(news)),
               out);
 }
 
@@ -225,7 +299,7 @@ void ant_count_tokens(server *s, const srv_request *q, srv_response *a)
   if (!json_object_get(root, "max_tokens"))
     json_object_set_new(root, "max_tokens", json_integer(1));
   r.root = root;
-  bool ok = translate(&r.root, &fault) && oai_read(s, r.root, true, &r, &fault);
+  bool ok = translate(s, &r.root, &fault) && oai_read(s, r.root, true, &r, &fault);
   if (ok)
     srv_json(a, 200, json_pack("{sI}", "input_tokens", (json_int_t)r.prompts[0].n));
   else

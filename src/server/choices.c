@@ -20,8 +20,8 @@ static bool add_text(void *user, const char *text, size_t n)
 {
   choice *o = user;
   pthread_mutex_lock(&o->set->lock);
-  buf_add(&o->text, text, n);
-  o->failed |= o->text.failed;
+  buf_add(&o->coming.text, text, n);
+  o->failed |= o->coming.text.failed;
   bool go_on = !o->failed;
   pthread_mutex_unlock(&o->set->lock);
   return go_on;
@@ -30,10 +30,11 @@ static bool add_text(void *user, const char *text, size_t n)
 static void add_token(void *user, const reply *r)
 {
   choice *o = user;
+  choice_part *p = &o->coming;
   pthread_mutex_lock(&o->set->lock);
   if (o->job.top >= 0) {
-    if (mem_grow(&o->tokens, &o->capacity, o->n_tokens + 1, sizeof *o->tokens)) {
-      choice_token *t = &o->tokens[o->n_tokens++];
+    if (mem_grow(&p->tokens, &p->capacity, p->n_tokens + 1, sizeof *p->tokens)) {
+      choice_token *t = &p->tokens[p->n_tokens++];
       t->id = r->token;
       t->logprob = r->logprob;
       t->n_top = r->n_top;
@@ -43,7 +44,7 @@ static void add_token(void *user, const reply *r)
       o->failed = true;
     }
   }
-  bool news = o->text.length || o->n_tokens;
+  bool news = p->text.length || p->n_tokens;
   pthread_mutex_unlock(&o->set->lock);
   if (news)
     ring(o->set);
@@ -124,14 +125,32 @@ tern_status choices_submit(choices *c, tern_error *err)
 choices_news choices_wait(choices *c, int fd, int milliseconds)
 {
   eventfd_t count;
-  struct pollfd at[2] = {{.fd = c->bell, .events = POLLIN}, {.fd = fd, .events = POLLRDHUP}};
-  int n = poll(at, 2, milliseconds);
+  struct pollfd at[] = {{.fd = c->bell, .events = POLLIN},
+                        {.fd = fd, .events = POLLRDHUP},
+                        {.fd = c->server->ending_fd, .events = POLLIN}};
+  int n = poll(at, sizeof at / sizeof *at, milliseconds);
   if (n > 0 && at[1].revents)
     return CHOICES_GONE;
+  if (n > 0 && at[2].revents)
+    return CHOICES_ENDING;
   if (n <= 0)
     return CHOICES_QUIET;
   eventfd_read(c->bell, &count);
   return CHOICES_NEWS;
+}
+
+static void wait_for_bell(choices *c)
+{
+  eventfd_t count;
+  struct pollfd bell = {.fd = c->bell, .events = POLLIN};
+  if (poll(&bell, 1, -1) > 0)
+    eventfd_read(c->bell, &count);
+}
+
+static void free_part(choice_part *p)
+{
+  buf_free(&p->text);
+  mem_free(p->tokens);
 }
 
 void choices_close(choices *c)
@@ -146,16 +165,25 @@ void choices_close(choices *c)
     choices_unlock(c);
     if (over)
       break;
-    choices_wait(c, -1, -1);
+    wait_for_bell(c);
   }
   for (int i = 0; i < c->n; i++) {
-    buf_free(&c->at[i].text);
-    mem_free(c->at[i].tokens);
+    free_part(&c->at[i].taken);
+    free_part(&c->at[i].coming);
   }
   pthread_mutex_destroy(&c->lock);
   close(c->bell);
   mem_free(c->at);
   mem_free(c);
+}
+
+void choice_take(choice *o)
+{
+  choice_part done = o->taken;
+  buf_clear(&done.text);
+  done.n_tokens = 0;
+  o->taken = o->coming;
+  o->coming = done;
 }
 
 void choices_lock(choices *c)

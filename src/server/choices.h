@@ -1,8 +1,9 @@
 /* choices.h - the answers that one request asked for (n of each prompt), as jobs of the scheduler with one reader.
  *
  * The worker leaves text, tokens and ends under the set's lock and rings; the connection's thread waits for the bell
- * and for the client's going at once. What is not yet read is bounded by the answers' own max_tokens: a reader that is
- * slow holds up nobody and costs no more than its answer.
+ * and for the client's going at once, takes over what came by a swap of buffers, and writes it without the lock: the
+ * worker never waits for more than that. What is not yet read is bounded by the answers' own max_tokens: a reader that
+ * is slow holds up nobody and costs no more than its answer.
  */
 #ifndef TERN_SERVER_CHOICES_H
 #define TERN_SERVER_CHOICES_H
@@ -18,14 +19,21 @@ typedef struct choice_token {
   float top_values[REPLY_MOST_TOP];
 } choice_token;
 
+/* A stretch of an answer. */
+typedef struct choice_part {
+  buf text;
+  choice_token *tokens;
+  size_t n_tokens, capacity;
+} choice_part;
+
 typedef struct choices choices;
 
 typedef struct choice {
   sched_job job;
   choices *set;
-  buf text;             /* not yet read */
-  choice_token *tokens; /* likewise */
-  size_t n_tokens, capacity;
+  choice_part taken; /* the reader's own */
+  /* Under the set's lock. */
+  choice_part coming;          /* since the last choice_take */
   size_t cached;               /* of the prompt, once started */
   bool started, ended, failed; /* failed: memory ran out here */
   sched_end end;               /* once ended; end.err points to `err` */
@@ -41,15 +49,24 @@ struct choices {
 };
 
 /* What one wait saw. */
-typedef enum choices_news { CHOICES_NEWS, CHOICES_QUIET, CHOICES_GONE } choices_news;
+typedef enum choices_news {
+  CHOICES_NEWS,
+  CHOICES_QUIET,
+  CHOICES_GONE,
+  CHOICES_ENDING /* the server ends, and the answer with it */
+} choices_news;
 
 /* n jobs whose ids and options the caller then fills in (callbacks are ours). */
 tern_status choices_open(server *s, int n, choices **out, tern_error *err);
 tern_status choices_submit(choices *c, tern_error *err);
-/* Waits until something happened, the client behind `fd` has gone, or so many milliseconds passed (< 0: no end). */
+/* Waits until something happened, the client behind `fd` has gone, the server ends, or so many milliseconds passed
+ * (< 0: no end). */
 choices_news choices_wait(choices *c, int fd, int milliseconds);
 /* Cancels what runs, waits until all have ended, frees. NULL is fine. */
 void choices_close(choices *c);
+
+/* Under the lock: `taken`, which the reader is done with, becomes what came since. */
+void choice_take(choice *o);
 
 /* Between these the worker does not change the set. */
 void choices_lock(choices *c);

@@ -3,7 +3,9 @@
 
 #include "base/mem.h"
 
-enum { KEEP_ALIVE_MS = 10000 };
+enum { KEEP_ALIVE_MS = 10000, PIECE_TOKENS = 64 /* with log-probabilities, in one event */ };
+
+static const char closing[] = "the server is closing";
 
 /* ---- from a request to jobs ---- */
 
@@ -58,9 +60,9 @@ static conversation *open_conversation(server *s, const srv_request *q, const di
   v->dialect = d;
   v->fd = q->fd;
   v->request.root = root; /* freed with the conversation, whatever happens */
-  bool ok = !d->translate || d->translate(&v->request.root, &fault);
+  bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)
-    ok = oai_read(s, v->request.root, d->chat, &v->request, &fault);
+    ok = oai_read(s, v->request.root, d->chat, &v->request, &fault) && oai_check_context(s, &v->request, &fault);
   if (ok) {
     ok = choices_open(s, v->request.n_prompts * v->request.n, &v->set, &fault.err) == TERN_OK;
     oai_writer_open(&v->writer, s, &v->request, d->prefix, q->number);
@@ -115,11 +117,12 @@ static bool wait_over(conversation *v, bool started_is_enough, srv_response *a)
 {
   choices_lock(v->set);
   const choice *failure = choices_first_failure(v->set);
-  bool over = failure || choices_all_ended(v->set) || (started_is_enough && choices_any_started(v->set));
+  bool broken = any_failed(v->set), begun = started_is_enough && choices_any_started(v->set);
   if (failure)
     srv_fault(a, NULL, &failure->err);
-  else if (any_failed(v->set))
+  else if (broken)
     srv_error(a, 503, NULL, NULL, "out of memory (answer)");
+  bool over = failure || broken || begun || choices_all_ended(v->set);
   choices_unlock(v->set);
   return over;
 }
@@ -127,41 +130,81 @@ static bool wait_over(conversation *v, bool started_is_enough, srv_response *a)
 static void wait_for(conversation *v, bool started_is_enough, srv_response *a)
 {
   while (!wait_over(v, started_is_enough, a))
-    if (choices_wait(v->set, v->fd, -1) == CHOICES_GONE) {
+    switch (choices_wait(v->set, v->fd, -1)) {
+    case CHOICES_GONE:
       a->gone = true;
       return;
+    case CHOICES_ENDING:
+      srv_error(a, 503, NULL, "closing", closing);
+      return;
+    case CHOICES_NEWS:
+    case CHOICES_QUIET:
+      break;
     }
+}
+
+/* All have ended: the lock is held for form. */
+static void answer_whole(conversation *v, srv_response *a)
+{
+  buf text = {0};
+  choices_lock(v->set);
+  for (int i = 0; i < v->set->n; i++)
+    choice_take(&v->set->at[i]);
+  choices_unlock(v->set);
+  v->dialect->whole(v, &text);
+  srv_text(a, 200, &text);
 }
 
 /* ---- a stream ---- */
 
-static void forget_read(choice *c)
+/* Under the lock: what came of the choices whose last part is out. False: one failed, and the stream ends with that. */
+static bool take_news(conversation *v, buf *out)
 {
-  buf_clear(&c->text);
-  c->n_tokens = 0;
-}
-
-/* What is new. True: the stream is over. */
-static bool add_news(conversation *v, buf *out)
-{
-  bool over = true;
   for (int i = 0; i < v->set->n; i++) {
     choice *c = &v->set->at[i];
     if (c->ended && (c->end.status != TERN_OK || c->failed)) {
       const char *why = c->end.status != TERN_OK ? c->err.text : "out of memory (answer)";
       v->dialect->fail(v, srv_http_status(c->end.status), why, out);
-      return true;
+      return false;
     }
-    if (!v->closed[i])
-      v->dialect->delta(v, i, c, out);
-    v->closed[i] = c->ended;
-    forget_read(c);
-    over = over && c->ended;
+    if (v->ended[i] || v->told[i] < c->taken.n_tokens)
+      continue;
+    choice_take(c);
+    v->told[i] = 0;
+    v->ended[i] = c->ended;
   }
-  if (!over)
-    return false;
-  v->dialect->finish(v, out);
   return true;
+}
+
+/* Tells a piece of what was taken: a reader that was slow finds many tokens, and one event has not too many. */
+static void tell_piece(conversation *v, int i, buf *out)
+{
+  choice *c = &v->set->at[i];
+  choice_part piece = c->taken;
+  size_t left = c->taken.n_tokens - v->told[i];
+  piece.tokens = c->taken.tokens ? c->taken.tokens + v->told[i] : NULL;
+  piece.n_tokens = left < PIECE_TOKENS ? left : PIECE_TOKENS;
+  v->closed[i] = v->ended[i] && piece.n_tokens == left;
+  v->dialect->delta(v, i, &piece, v->closed[i] ? &c->end : NULL, out);
+  v->told[i] += piece.n_tokens;
+  buf_clear(&c->taken.text);
+}
+
+/* What is new, outside the lock: the worker does not wait for it. True: the stream is over. */
+static bool add_news(conversation *v, buf *out)
+{
+  bool over = true;
+  choices_lock(v->set);
+  bool well = take_news(v, out);
+  choices_unlock(v->set);
+  for (int i = 0; i < v->set->n && well; i++) {
+    if (!v->closed[i])
+      tell_piece(v, i, out);
+    over = over && v->closed[i];
+  }
+  if (well && over)
+    v->dialect->finish(v, out);
+  return over;
 }
 
 static bool next_events(void *self, buf *out, bool *gone)
@@ -174,9 +217,11 @@ static bool next_events(void *self, buf *out, bool *gone)
       return true;
   }
   for (;;) {
-    choices_lock(v->set);
+    if (atomic_load(&v->server->ending)) {
+      v->dialect->fail(v, 503, closing, out);
+      return false;
+    }
     bool over = add_news(v, out);
-    choices_unlock(v->set);
     if (over || out->length)
       return !over;
     switch (choices_wait(v->set, v->fd, KEEP_ALIVE_MS)) {
@@ -187,6 +232,7 @@ static bool next_events(void *self, buf *out, bool *gone)
       buf_adds(out, ": keepalive\n\n");
       return true;
     case CHOICES_NEWS:
+    case CHOICES_ENDING:
       break;
     }
   }
@@ -212,6 +258,6 @@ void conversation_run(server *s, const srv_request *q, const dialect *d, srv_res
     return;
   }
   if (!a->gone && !a->status)
-    srv_json(a, 200, d->whole(v));
+    answer_whole(v, a);
   close_conversation(v);
 }

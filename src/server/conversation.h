@@ -19,11 +19,12 @@ typedef struct dialect {
   bool chat;
   /* The body in OpenAI's fields, in place or anew: takes over *root and puts a reference there, on failure too. NULL:
    * it has them already. */
-  bool (*translate)(json_t **root, oai_fault *fault);
-  json_t *(*whole)(conversation *v); /* new reference */
-  /* Parts of a stream. `delta` is called for choices whose end is not out; c->ended: that is now to be told. */
+  bool (*translate)(const server *s, json_t **root, oai_fault *fault);
+  void (*whole)(conversation *v, buf *out);
+  /* Parts of a stream. `delta` is called for choices whose end is not out, with what came of them, which may be
+   * nothing; `end` that is not NULL is now to be told. */
   void (*begin)(conversation *v, buf *out);
-  void (*delta)(conversation *v, int index, const choice *c, buf *out);
+  void (*delta)(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out);
   void (*finish)(conversation *v, buf *out);
   void (*fail)(conversation *v, int status, const char *message, buf *out);
 } dialect;
@@ -36,6 +37,8 @@ struct conversation {
   choices *set;
   int fd;
   bool begun;                    /* the stream's first events are out */
+  size_t told[OAI_MOST_CHOICES]; /* tokens of each choice's `taken` that are out */
+  bool ended[OAI_MOST_CHOICES];  /* choices of which nothing more will come: `taken` is their last */
   bool closed[OAI_MOST_CHOICES]; /* choices whose end is out */
 };
 

@@ -2,7 +2,8 @@
  *
  * Each connection has a thread (MHD_USE_THREAD_PER_CONNECTION): a route may wait for the model there, and watches its
  * client's socket meanwhile. A body is collected up to a limit; what comes beyond is read and thrown away, so that the
- * client gets to see its 413, up to a second limit where the connection is cut.
+ * client gets to see its 413, up to a second limit where the connection is cut. A body that is announced as larger
+ * than that, or that the client would ask for before it sends it, is refused at once.
  */
 #include <microhttpd.h>
 
@@ -35,33 +36,38 @@ enum {
 static const struct {
   const char *method, *path;
   srv_route *route;
-  srv_shape *shape; /* of its errors; NULL: OpenAI's */
 } routes[] = {
-    {"POST", "/v1/chat/completions", oai_chat, NULL},
-    {"POST", "/chat/completions", oai_chat, NULL},
-    {"POST", "/v1/completions", oai_completions, NULL},
-    {"POST", "/v1/messages", ant_messages, ant_error},
-    {"POST", "/v1/messages/count_tokens", ant_count_tokens, ant_error},
-    {"POST", "/tokenize", text_tokenize, NULL},
-    {"POST", "/detokenize", text_detokenize, NULL},
-    {"POST", "/apply-template", text_template, NULL},
-    {"GET", "/v1/models", info_models, NULL},
-    {"GET", "/health", info_health, NULL},
-    {"GET", "/metrics", info_metrics, NULL},
+    {"POST", "/v1/chat/completions", oai_chat},
+    {"POST", "/chat/completions", oai_chat},
+    {"POST", "/v1/completions", oai_completions},
+    {"POST", "/v1/messages", ant_messages},
+    {"POST", "/v1/messages/count_tokens", ant_count_tokens},
+    {"POST", "/tokenize", text_tokenize},
+    {"POST", "/detokenize", text_detokenize},
+    {"POST", "/apply-template", text_template},
+    {"GET", "/v1/models", info_models},
+    {"GET", "/health", info_health},
+    {"GET", "/metrics", info_metrics},
 };
 static const char models_prefix[] = "/v1/models/";
+
+static bool is_below(const char *path, const char *prefix)
+{
+  size_t n = strlen(prefix);
+  return !strncmp(path, prefix, n) && (!path[n] || path[n] == '/');
+}
 
 /* NULL: none; *has: the method that the path has, NULL where there is no such path. */
 static srv_route *find_route(const char *method, const char *path, const char **has, srv_shape **shape)
 {
   *has = NULL;
+  *shape = is_below(path, "/v1/messages") ? ant_error : NULL;
   if (!strcmp(method, "HEAD"))
     method = "GET";
   for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
     if (strcmp(routes[i].path, path) != 0)
       continue;
     *has = routes[i].method;
-    *shape = routes[i].shape;
     return strcmp(routes[i].method, method) ? NULL : routes[i].route;
   }
   if (!strncmp(path, models_prefix, sizeof models_prefix - 1)) {
@@ -79,6 +85,7 @@ typedef struct exchange {
   size_t received;
   size_t held; /* of it that the server counts */
   bool too_large, too_many;
+  bool counted; /* in the server's `active` */
   uint64_t number;
   double began;
 } exchange;
@@ -98,9 +105,6 @@ static exchange *begin_exchange(server *s)
   x->server = s;
   x->number = atomic_fetch_add(&s->requests, 1) + 1;
   x->began = seconds();
-  pthread_mutex_lock(&s->lock);
-  s->active++;
-  pthread_mutex_unlock(&s->lock);
   return x;
 }
 
@@ -112,14 +116,33 @@ static void free_body(void *user)
   x->held = 0;
 }
 
-static void end_exchange(exchange *x)
+/* From here on closing waits for the answer; until here, for a client that sends, it does not. False: the server is
+ * closing already. */
+static bool enter(exchange *x)
 {
   server *s = x->server;
-  free_body(x);
+  pthread_mutex_lock(&s->lock);
+  x->counted = !s->draining;
+  s->active += x->counted;
+  pthread_mutex_unlock(&s->lock);
+  return x->counted;
+}
+
+static void leave(exchange *x)
+{
+  server *s = x->server;
+  if (!x->counted)
+    return;
   pthread_mutex_lock(&s->lock);
   if (--s->active == 0)
     pthread_cond_broadcast(&s->quiet);
   pthread_mutex_unlock(&s->lock);
+}
+
+static void end_exchange(exchange *x)
+{
+  free_body(x);
+  leave(x); /* behind this the server may be gone */
   mem_free(x);
 }
 
@@ -174,7 +197,7 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
     a->retry_after = 1;
   } else if (x->body.failed) {
     srv_error(a, 503, NULL, NULL, "out of memory (body)");
-  } else if (srv_draining(s)) {
+  } else if (!enter(x)) {
     srv_error(a, 503, NULL, "closing", "the server is closing");
   } else if (!route && *allow) {
     snprintf(message, sizeof message, "%.60s takes %s", path, *allow);
@@ -299,33 +322,86 @@ static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_
   return done;
 }
 
+/* Counts it, logs it, sends it. */
+static enum MHD_Result reply_with(exchange *x, struct MHD_Connection *c, const char *method, const char *path,
+                                  srv_response *a, const char *allow)
+{
+  if (a->status >= 100)
+    atomic_fetch_add(&x->server->responses[a->status / 100], 1);
+  srv_log(x->server, "%llu %s %.100s %d %s%.1f ms", (unsigned long long)x->number, method, path, a->status,
+          a->gone          ? "client gone, "
+          : a->source.next ? "stream began after "
+                           : "",
+          1e3 * (seconds() - x->began));
+  return send_response(x, c, a, allow);
+}
+
+static enum MHD_Result note_length(void *user, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+  srv_headers *h = user;
+  (void)kind;
+  if (value && !strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+    h->lengths++;
+    h->announced = strtoull(value, NULL, 10);
+  }
+  return MHD_YES;
+}
+
+static srv_headers read_headers(const server *s, struct MHD_Connection *c, const char *version)
+{
+  srv_headers h = {.host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST),
+                   .origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN),
+                   .wants_host = !strcmp(version, MHD_HTTP_VERSION_1_1),
+                   .encoded = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_TRANSFER_ENCODING)};
+  bool asks = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
+  h.most_announced = s->options.most_body * (asks ? 1 : THROW_AWAY);
+  MHD_get_connection_values(c, MHD_HEADER_KIND, note_length, &h);
+  return h;
+}
+
+/* The headers are there, the body is not. */
+static enum MHD_Result meet(server *s, struct MHD_Connection *c, const char *path, const char *method,
+                            const char *version, void **state)
+{
+  exchange *x = begin_exchange(s);
+  srv_response a = {0};
+  const char *allow;
+  *state = x;
+  if (!x)
+    return MHD_NO;
+  srv_headers h = read_headers(s, c, version);
+  find_route(method, path, &allow, &a.shape);
+  return srv_refuse(s, &h, &a) ? reply_with(x, c, method, path, &a, NULL) : MHD_YES;
+}
+
 static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *path, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
   exchange *x = *state;
-  (void)version;
-  if (!x) {
-    *state = begin_exchange(user);
-    return *state ? MHD_YES : MHD_NO;
-  }
+  srv_response a = {0};
+  const char *allow = NULL;
+  if (!x)
+    return meet(user, c, path, method, version, state);
   if (*size) {
     bool go_on = take_body(x, data, *size);
     *size = 0;
     return go_on ? MHD_YES : MHD_NO;
   }
-  srv_response a = {0};
-  const char *allow = NULL;
   set_timeout(c, 0);
   answer(x, c, method, path, &a, &allow);
   set_timeout(c, IDLE_SECONDS);
-  if (a.status >= 100)
-    atomic_fetch_add(&x->server->responses[a.status / 100], 1);
-  srv_log(x->server, "%llu %s %.100s %d %s%.1f ms", (unsigned long long)x->number, method, path, a.status,
-          a.gone          ? "client gone, "
-          : a.source.next ? "stream began after "
-                          : "",
-          1e3 * (seconds() - x->began));
-  return send_response(x, c, &a, allow);
+  return reply_with(x, c, method, path, &a, allow);
+}
+
+/* "%00" would end a path early: it becomes a character that none has. */
+static size_t unescape(void *user, struct MHD_Connection *c, char *text)
+{
+  (void)user, (void)c;
+  size_t n = MHD_http_unescape(text);
+  for (size_t i = 0; i < n; i++)
+    if (!text[i])
+      text[i] = '\x01';
+  return n;
 }
 
 static void completed(void *user, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode how)
@@ -370,7 +446,7 @@ static tern_status open_socket(const char *host, int port, int *out, tern_error 
   return status;
 }
 
-static int port_of(int fd)
+static void note_address(server *s, int fd)
 {
   union {
     struct sockaddr any;
@@ -380,8 +456,10 @@ static int port_of(int fd)
   socklen_t size = sizeof at;
   memset(&at, 0, sizeof at);
   if (getsockname(fd, &at.any, &size))
-    return 0;
-  return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
+    return;
+  bool v6 = at.any.sa_family == AF_INET6;
+  s->port = ntohs(v6 ? at.v6.sin6_port : at.v4.sin_port);
+  s->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&at.v6.sin6_addr) : ntohl(at.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 tern_status http_start(server *s, tern_error *err)
@@ -389,13 +467,14 @@ tern_status http_start(server *s, tern_error *err)
   int fd = -1;
   sigset_t before;
   TRY(open_socket(s->options.host, s->options.port, &fd, err));
-  s->port = port_of(fd);
+  note_address(s, fd);
   threads_block_signals(&before); /* its threads inherit it */
   s->daemon = MHD_start_daemon(
       MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL,
       handle, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-      MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_END);
+      MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed, s,
+      MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (s->daemon)
     return TERN_OK;

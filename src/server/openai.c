@@ -6,12 +6,12 @@ static json_t *usage_of(const conversation *v)
   return oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
 }
 
-static json_t *whole(conversation *v)
+static void whole(conversation *v, buf *out)
 {
-  json_t *list = json_array();
+  oai_begin_whole(&v->writer, out);
   for (int i = 0; i < v->set->n; i++)
-    json_array_append_new(list, oai_whole_choice(&v->writer, i, &v->set->at[i]));
-  return oai_whole(&v->writer, list, usage_of(v));
+    oai_add_whole(&v->writer, i, &v->set->at[i], out);
+  oai_end_whole(usage_of(v), out);
 }
 
 static void begin(conversation *v, buf *out)
@@ -20,9 +20,9 @@ static void begin(conversation *v, buf *out)
     oai_add_first(&v->writer, i, out);
 }
 
-static void delta(conversation *v, int index, const choice *c, buf *out)
+static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  oai_add_delta(&v->writer, index, c, c->ended, out);
+  oai_add_delta(&v->writer, index, news, end ? end->finish : NULL, out);
 }
 
 static void finish(conversation *v, buf *out)

@@ -8,7 +8,7 @@
 
 #include "server/choices.h"
 
-enum { OAI_MOST_STOPS = 16, OAI_MOST_CHOICES = 16 };
+enum { OAI_MOST_STOPS = 16, OAI_MOST_STOP_BYTES = 1024, OAI_MOST_CHOICES = 16 };
 
 typedef struct oai_prompt {
   int32_t *ids;
@@ -44,6 +44,10 @@ typedef struct oai_fault {
 
 /* openai_fields.c. Takes over `root`. Free with oai_clear in any case. False: *fault says why. */
 bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai_fault *fault);
+/* How many tokens may come, where that was not said, and whether they fit behind the prompts. */
+bool oai_check_context(const server *s, oai_request *r, oai_fault *fault);
+/* Whether `value`, the field `name`, is a stop string or a list of some. */
+bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault);
 void oai_clear(oai_request *r);
 /* An error about a field; returns false. */
 bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -66,15 +70,15 @@ typedef struct oai_writer {
 
 /* prefix: of the id, a literal. */
 void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
-/* One choice of a whole answer. New reference. */
-json_t *oai_whole_choice(oai_writer *w, int index, const choice *c);
-/* The document around them; takes over `list`. */
-json_t *oai_whole(const oai_writer *w, json_t *list, json_t *usage);
+/* A whole answer, as text: its beginning, every choice in turn, its end, which takes over `usage`. */
+void oai_begin_whole(const oai_writer *w, buf *out);
+void oai_add_whole(oai_writer *w, int index, const choice *c, buf *out);
+void oai_end_whole(json_t *usage, buf *out);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);
-/* Text and tokens of the choice that were not read yet; `final`: with the reason why it ended. */
-void oai_add_delta(oai_writer *w, int index, const choice *c, bool final, buf *out);
+/* Text and tokens of the choice; `finish`: why it ended, NULL: it goes on. */
+void oai_add_delta(oai_writer *w, int index, const choice_part *news, const char *finish, buf *out);
 void oai_add_usage(const oai_writer *w, json_t *usage, buf *out);
 void oai_add_event(json_t *document, buf *out); /* takes over the reference */
 void oai_add_done(buf *out);

@@ -132,20 +132,40 @@ static bool read_model(const server *s, const json_t *value, oai_request *r, oai
   return oai_wrong(fault, "model", "\"%.100s\" is not served here; what is: %s", r->model, list);
 }
 
+static const json_t *stop_at(const json_t *value, size_t i)
+{
+  return json_is_array(value) ? json_array_get(value, i) : value;
+}
+
+static size_t count_stops(const json_t *value)
+{
+  return json_is_array(value) ? json_array_size(value) : 1;
+}
+
+bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault)
+{
+  size_t n = count_stops(value);
+  if (n > OAI_MOST_STOPS)
+    return oai_wrong(fault, name, "%zu strings, at most %d", n, OAI_MOST_STOPS);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *one = stop_at(value, i);
+    if (!json_is_string(one))
+      return wrong_type(fault, name, "a string or a list of strings", one);
+    if (!json_string_length(one))
+      return oai_wrong(fault, name, "an empty string would end every answer");
+    if (json_string_length(one) > OAI_MOST_STOP_BYTES) /* the worker looks for them at every token */
+      return oai_wrong(fault, name, "a string of %zu bytes, at most %d", json_string_length(one), OAI_MOST_STOP_BYTES);
+  }
+  return true;
+}
+
 static bool read_stop(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
 {
   (void)s;
-  size_t n = json_is_array(value) ? json_array_size(value) : 1;
-  if (n > OAI_MOST_STOPS)
-    return oai_wrong(fault, "stop", "%zu strings, at most %d", n, OAI_MOST_STOPS);
-  for (size_t i = 0; i < n; i++) {
-    const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
-    if (!json_is_string(one))
-      return wrong_type(fault, "stop", "a string or a list of strings", one);
-    if (!json_string_length(one))
-      return oai_wrong(fault, "stop", "an empty string would end every answer");
-    r->stops[r->n_stops++] = json_string_value(one);
-  }
+  if (!oai_check_stops("stop", value, fault))
+    return false;
+  for (r->n_stops = 0; r->n_stops < count_stops(value); r->n_stops++)
+    r->stops[r->n_stops] = json_string_value(stop_at(value, r->n_stops));
   return true;
 }
 
@@ -446,8 +466,7 @@ static bool check_together(const server *s, oai_request *r, oai_fault *fault)
   return true;
 }
 
-/* How many tokens may come, and whether they fit. */
-static bool check_context(const server *s, oai_request *r, oai_fault *fault)
+bool oai_check_context(const server *s, oai_request *r, oai_fault *fault)
 {
   size_t context = (size_t)sched_context(s->scheduler), longest = 0;
   const char *param = r->chat ? "messages" : "prompt";
@@ -489,7 +508,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
     return false;
   if (out->n_prompts * out->n > OAI_MOST_CHOICES)
     return oai_wrong(fault, "n", "%d answers to %d prompts are more than %d", out->n, out->n_prompts, OAI_MOST_CHOICES);
-  return check_context(s, out, fault);
+  return true;
 }
 
 void oai_clear(oai_request *r)

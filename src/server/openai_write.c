@@ -54,66 +54,160 @@ static json_t *chat_token(const server *s, int32_t id, float logprob)
   return out;
 }
 
-static json_t *chat_logprobs(const server *s, const choice *c)
+/* Token by token, as text: a long answer with all its alternatives would be a large tree. */
+static void add_chat_logprobs(const server *s, const choice_part *p, buf *out)
 {
-  json_t *list = json_array();
-  for (size_t i = 0; i < c->n_tokens; i++) {
-    const choice_token *t = &c->tokens[i];
+  buf_adds(out, "{\"content\":[");
+  for (size_t i = 0; i < p->n_tokens; i++) {
+    const choice_token *t = &p->tokens[i];
     json_t *one = chat_token(s, t->id, t->logprob), *top = json_array();
     for (int k = 0; k < t->n_top; k++)
       json_array_append_new(top, chat_token(s, t->top_ids[k], t->top_values[k]));
     json_object_set_new(one, "top_logprobs", top);
-    json_array_append_new(list, one);
+    buf_adds(out, i ? "," : "");
+    srv_add_json(out, one);
   }
-  return json_pack("{so sn}", "content", list, "refusal");
+  buf_adds(out, "],\"refusal\":null}");
 }
 
-static json_t *text_logprobs(oai_writer *w, int index, const choice *c)
+static json_t *text_token(oai_writer *w, int index, const choice_token *t)
 {
-  json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
-  for (size_t i = 0; i < c->n_tokens; i++) {
-    const choice_token *t = &c->tokens[i];
-    char *text = token_text(w->server, t->id);
-    json_t *top = json_object();
-    json_array_append_new(tokens, json_string(text ? text : ""));
-    json_array_append_new(values, json_real((double)t->logprob));
-    json_array_append_new(offsets, json_integer((json_int_t)w->offsets[index]));
-    w->offsets[index] += text ? utf8_length(text, strlen(text)) : 0;
-    for (int k = 0; k < t->n_top; k++) {
-      char *other = token_text(w->server, t->top_ids[k]);
-      json_object_set_new(top, other ? other : "", json_real((double)t->top_values[k]));
-      mem_free(other);
+  char *text = token_text(w->server, t->id);
+  json_t *out = text ? json_string(text) : NULL;
+  (void)index;
+  mem_free(text);
+  return out;
+}
+
+static json_t *text_value(oai_writer *w, int index, const choice_token *t)
+{
+  (void)w, (void)index;
+  return json_real((double)t->logprob);
+}
+
+static json_t *text_tops(oai_writer *w, int index, const choice_token *t)
+{
+  json_t *out = json_object();
+  (void)index;
+  for (int k = 0; k < t->n_top; k++) {
+    char *other = token_text(w->server, t->top_ids[k]);
+    json_object_set_new(out, other ? other : "", json_real((double)t->top_values[k]));
+    mem_free(other);
+  }
+  return out;
+}
+
+static json_t *text_offset(oai_writer *w, int index, const choice_token *t)
+{
+  char *text = token_text(w->server, t->id);
+  json_t *out = json_integer((json_int_t)w->offsets[index]);
+  w->offsets[index] += text ? utf8_length(text, strlen(text)) : 0;
+  mem_free(text);
+  return out;
+}
+
+static void add_text_logprobs(oai_writer *w, int index, const choice_part *p, buf *out)
+{
+  static const struct {
+    const char *name;
+    json_t *(*of)(oai_writer *w, int index, const choice_token *t);
+  } lists[] = {{"tokens", text_token},
+               {"token_logprobs", text_value},
+               {"top_logprobs", text_tops},
+               {"text_offset", text_offset}};
+  for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
+    buf_addf(out, "%s\"%s\":[", l ? "," : "{", lists[l].name);
+    for (size_t i = 0; i < p->n_tokens; i++) {
+      buf_adds(out, i ? "," : "");
+      srv_add_json(out, lists[l].of(w, index, &p->tokens[i]));
     }
-    json_array_append_new(tops, top);
-    mem_free(text);
+    buf_adds(out, "]");
   }
-  return json_pack("{so so so so}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops, "text_offset",
-                   offsets);
+  buf_adds(out, "}");
 }
 
-static json_t *logprobs(oai_writer *w, int index, const choice *c)
+static void add_logprobs(oai_writer *w, int index, const choice_part *p, buf *out)
 {
-  if (!w->request->logprobs || !c->n_tokens)
-    return json_null();
-  return w->request->chat ? chat_logprobs(w->server, c) : text_logprobs(w, index, c);
+  if (!w->request->logprobs || !p->n_tokens)
+    buf_adds(out, "null");
+  else if (w->request->chat)
+    add_chat_logprobs(w->server, p, out);
+  else
+    add_text_logprobs(w, index, p, out);
+}
+
+/* ---- documents and events ---- */
+
+/* An object with these members, without its end: more may follow. Takes over the reference. */
+static void begin_object(json_t *members, buf *out)
+{
+  srv_add_json(out, members);
+  if (!out->failed)
+    out->data[--out->length] = '\0';
+}
+
+/* What every document and event begins with, up to the choices. */
+static void begin_document(const oai_writer *w, const char *object, buf *out)
+{
+  const tern_model_info *i = &w->server->model->info;
+  char fingerprint[128];
+  snprintf(fingerprint, sizeof fingerprint, "tern-%s-%s-%s", tern_version(), i->numerics, i->backend);
+  begin_object(json_pack("{ss ss sI ss ss}", "id", w->id, "object", object, "created", (json_int_t)w->created, "model",
+                         w->request->model, "system_fingerprint", fingerprint),
+               out);
+  buf_adds(out, ",\"choices\":[");
+}
+
+/* `usage` is taken over; NULL: there is none. */
+static void end_document(json_t *usage, buf *out)
+{
+  buf_adds(out, "]");
+  if (usage) {
+    buf_adds(out, ",\"usage\":");
+    srv_add_json(out, usage);
+  }
+  buf_adds(out, "}");
+}
+
+/* `text` is taken over. `p`: with log-probabilities of its tokens; NULL: none. `finish` may be NULL. */
+static void add_choice(oai_writer *w, int index, const char *key, json_t *text, const choice_part *p,
+                       const char *finish, buf *out)
+{
+  begin_object(json_pack("{si so}", "index", index, key, text), out);
+  buf_adds(out, ",\"logprobs\":");
+  if (p)
+    add_logprobs(w, index, p, out);
+  else
+    buf_adds(out, "null");
+  buf_adds(out, ",\"finish_reason\":");
+  srv_add_json(out, finish ? json_string(finish) : json_null());
+  buf_adds(out, "}");
+}
+
+static json_t *text_json(const choice_part *p)
+{
+  return json_stringn(p->text.data ? p->text.data : "", p->text.length);
 }
 
 /* ---- whole ---- */
 
-static json_t *text_json(const choice *c)
+void oai_begin_whole(const oai_writer *w, buf *out)
 {
-  return json_stringn(c->text.data ? c->text.data : "", c->text.length);
+  begin_document(w, w->request->chat ? "chat.completion" : "text_completion", out);
 }
 
-json_t *oai_whole_choice(oai_writer *w, int index, const choice *c)
+void oai_add_whole(oai_writer *w, int index, const choice *c, buf *out)
 {
-  json_t *probabilities = logprobs(w, index, c);
-  if (!w->request->chat)
-    return json_pack("{si so so ss}", "index", index, "text", text_json(c), "logprobs", probabilities, "finish_reason",
-                     c->end.finish);
-  json_t *message = json_pack("{ss so sn}", "role", "assistant", "content", text_json(c), "refusal");
-  return json_pack("{si so so ss}", "index", index, "message", message, "logprobs", probabilities, "finish_reason",
-                   c->end.finish);
+  json_t *text = text_json(&c->taken);
+  if (w->request->chat)
+    text = json_pack("{ss so sn}", "role", "assistant", "content", text, "refusal");
+  buf_adds(out, index ? "," : "");
+  add_choice(w, index, w->request->chat ? "message" : "text", text, &c->taken, c->end.finish, out);
+}
+
+void oai_end_whole(json_t *usage, buf *out)
+{
+  end_document(usage, out);
 }
 
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached)
@@ -123,37 +217,13 @@ json_t *oai_usage(size_t prompt, size_t completion, size_t cached)
                    "cached_tokens", (json_int_t)cached);
 }
 
-/* What every document and event begins with; takes over `list`. */
-static json_t *envelope(const oai_writer *w, const char *object, json_t *list)
-{
-  const tern_model_info *i = &w->server->model->info;
-  char fingerprint[128];
-  snprintf(fingerprint, sizeof fingerprint, "tern-%s-%s-%s", tern_version(), i->numerics, i->backend);
-  return json_pack("{ss ss sI ss ss so}", "id", w->id, "object", object, "created", (json_int_t)w->created, "model",
-                   w->request->model, "system_fingerprint", fingerprint, "choices", list);
-}
-
-json_t *oai_whole(const oai_writer *w, json_t *list, json_t *usage)
-{
-  json_t *out = envelope(w, w->request->chat ? "chat.completion" : "text_completion", list);
-  if (json_object_set_new(out, "usage", usage) == 0)
-    return out;
-  json_decref(out);
-  return NULL;
-}
-
 /* ---- events ---- */
 
 void oai_add_event(json_t *document, buf *out)
 {
-  char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-  json_decref(document);
-  if (!text)
-    out->failed = true;
   buf_adds(out, "data: ");
-  buf_adds(out, text ? text : "");
+  srv_add_json(out, document);
   buf_adds(out, "\n\n");
-  free(text);
 }
 
 void oai_add_done(buf *out)
@@ -161,48 +231,47 @@ void oai_add_done(buf *out)
   buf_adds(out, "data: [DONE]\n\n");
 }
 
-static const char *event_object(const oai_writer *w)
+static void begin_event(const oai_writer *w, buf *out)
 {
-  return w->request->chat ? "chat.completion.chunk" : "text_completion";
+  buf_adds(out, "data: ");
+  begin_document(w, w->request->chat ? "chat.completion.chunk" : "text_completion", out);
 }
 
-/* `one` is taken over. Clients that asked for usage find the key in every event. */
-static void add_choice(oai_writer *w, json_t *one, buf *out)
+/* Clients that asked for usage find the key in every event. */
+static void end_event(const oai_writer *w, buf *out)
 {
-  json_t *event = envelope(w, event_object(w), json_pack("[o]", one));
-  if (w->request->include_usage)
-    json_object_set_new(event, "usage", json_null());
-  oai_add_event(event, out);
+  end_document(w->request->include_usage ? json_null() : NULL, out);
+  buf_adds(out, "\n\n");
 }
 
 void oai_add_first(oai_writer *w, int index, buf *out)
 {
-  if (w->request->chat)
-    add_choice(w,
-               json_pack("{si s{ss ss} sn sn}", "index", index, "delta", "role", "assistant", "content", "", "logprobs",
-                         "finish_reason"),
-               out);
+  if (!w->request->chat)
+    return;
+  begin_event(w, out);
+  add_choice(w, index, "delta", json_pack("{ss ss}", "role", "assistant", "content", ""), NULL, NULL, out);
+  end_event(w, out);
 }
 
-void oai_add_delta(oai_writer *w, int index, const choice *c, bool final, buf *out)
+void oai_add_delta(oai_writer *w, int index, const choice_part *news, const char *finish, buf *out)
 {
   const char *key = w->request->chat ? "delta" : "text";
-  if (c->text.length || c->n_tokens) {
-    json_t *text = w->request->chat ? json_pack("{so}", "content", text_json(c)) : text_json(c);
-    add_choice(
-        w, json_pack("{si so so sn}", "index", index, key, text, "logprobs", logprobs(w, index, c), "finish_reason"),
-        out);
+  if (news->text.length || news->n_tokens) {
+    json_t *text = w->request->chat ? json_pack("{so}", "content", text_json(news)) : text_json(news);
+    begin_event(w, out);
+    add_choice(w, index, key, text, news, NULL, out);
+    end_event(w, out);
   }
-  if (final) {
-    json_t *nothing = w->request->chat ? json_object() : json_string("");
-    add_choice(w, json_pack("{si so sn ss}", "index", index, key, nothing, "logprobs", "finish_reason", c->end.finish),
-               out);
+  if (finish) {
+    begin_event(w, out);
+    add_choice(w, index, key, w->request->chat ? json_object() : json_string(""), NULL, finish, out);
+    end_event(w, out);
   }
 }
 
 void oai_add_usage(const oai_writer *w, json_t *usage, buf *out)
 {
-  json_t *event = envelope(w, event_object(w), json_array());
-  json_object_set_new(event, "usage", usage);
-  oai_add_event(event, out);
+  begin_event(w, out);
+  end_document(usage, out);
+  buf_adds(out, "\n\n");
 }

@@ -12,6 +12,8 @@
 #include "base/utf8.h"
 #include "format/json_util.h"
 
+enum { LAST_WORDS_SECONDS = 2 };
+
 /* ---- beginning and end ---- */
 
 static void note_death(void *user, const tern_error *err)
@@ -25,6 +27,7 @@ static void note_death(void *user, const tern_error *err)
 
 tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
 {
+  pthread_condattr_t clock;
   server *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "server");
@@ -35,12 +38,16 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   s->started = time(NULL);
   pthread_mutex_init(&s->log_lock, NULL);
   pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->quiet, NULL);
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&s->quiet, &clock);
+  pthread_condattr_destroy(&clock);
   s->longest_piece = srv_longest_piece(m);
   s->death_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  s->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;
   s->options.scheduling.user = s;
-  tern_status status = s->death_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
+  tern_status status = s->death_fd >= 0 && s->ending_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
   if (status == TERN_OK)
     status = sched_open(m, &s->options.scheduling, &s->scheduler, err);
   if (status == TERN_OK)
@@ -75,7 +82,7 @@ tern_status server_death(server *s, tern_error *err)
 static void drain(server *s, double seconds)
 {
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += (time_t)seconds;
   pthread_mutex_lock(&s->lock);
   s->draining = true;
@@ -91,11 +98,16 @@ void server_close(server *s, double drain_seconds)
   if (s->daemon) {
     http_quiesce(s);
     drain(s, drain_seconds);
-    http_stop(s); /* cuts connections; those that wait for answers cancel them */
+    atomic_store(&s->ending, true);
+    eventfd_write(s->ending_fd, 1);
+    drain(s, LAST_WORDS_SECONDS); /* what still runs says that it ends here */
+    http_stop(s);                 /* cuts connections */
   }
   sched_close(s->scheduler);
   if (s->death_fd >= 0)
     close(s->death_fd);
+  if (s->ending_fd >= 0)
+    close(s->ending_fd);
   pthread_cond_destroy(&s->quiet);
   pthread_mutex_destroy(&s->lock);
   pthread_mutex_destroy(&s->log_lock);
@@ -126,14 +138,37 @@ void srv_log(server *s, const char *format, ...)
 
 /* ---- documents ---- */
 
+static int dump(const char *text, size_t n, void *user)
+{
+  buf *out = user;
+  buf_add(out, text, n);
+  return out->failed ? -1 : 0;
+}
+
+void srv_add_json(buf *out, json_t *document)
+{
+  if (!document || json_dump_callback(document, dump, out, JSON_COMPACT | JSON_ENCODE_ANY))
+    out->failed = true;
+  json_decref(document);
+}
+
+void srv_text(srv_response *a, int status, buf *text)
+{
+  a->status = text->failed ? 500 : status;
+  a->type = "application/json";
+  a->length = text->failed ? 0 : text->length;
+  a->body =
+      text->failed ? strdup("{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}") : buf_take(text);
+  if (text->failed && a->body)
+    a->length = strlen(a->body);
+  buf_free(text);
+}
+
 void srv_json(srv_response *a, int status, json_t *document)
 {
-  char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-  json_decref(document);
-  a->status = text ? status : 500;
-  a->type = "application/json";
-  a->body = text ? text : strdup("{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}");
-  a->length = a->body ? strlen(a->body) : 0;
+  buf text = {0};
+  srv_add_json(&text, document);
+  srv_text(a, status, &text);
 }
 
 static const char *error_type(int status)

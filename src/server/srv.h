@@ -23,13 +23,16 @@ struct server {
   scheduler *scheduler;
   struct MHD_Daemon *daemon;
   int port, death_fd;
+  bool loopback;      /* only this machine's programs reach it */
+  atomic_bool ending; /* the time to end in is over: answers end now, with an error */
+  int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
   atomic_uint_least64_t responses[SRV_CLASSES];
   pthread_mutex_t log_lock;
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t quiet; /* `active` fell to 0 */
-  int active;           /* requests being answered */
+  int active;           /* requests whose route has begun and whose answer is not out */
   size_t held;          /* bytes of large bodies that are in memory */
   size_t longest_piece; /* bytes of the tokenizer's longest token; fixed at open */
   pthread_t turns[SRV_TURNS];
@@ -47,6 +50,16 @@ typedef struct srv_request {
   void (*release)(void *user); /* frees the body */
   void *user;
 } srv_request;
+
+/* What the headers of a request say about whether to answer it. */
+typedef struct srv_headers {
+  const char *host, *origin; /* NULL: none */
+  bool wants_host;           /* by the version of HTTP */
+  bool encoded;              /* Transfer-Encoding */
+  int lengths;               /* fields with the body's length */
+  uint64_t announced;        /* the last of them */
+  uint64_t most_announced;   /* what is more is not worth reading */
+} srv_headers;
 
 /* A stream's text, piece by piece. `next` waits for more and appends it to `out`; false: that was all. *gone: the
  * client has left. `close` cancels what still runs, waits for that, and frees. */
@@ -72,6 +85,10 @@ typedef struct srv_response {
 
 typedef void srv_route(server *s, const srv_request *q, srv_response *a);
 
+/* The text of a document, of which the reference is taken over; NULL: `out` fails. */
+void srv_add_json(buf *out, json_t *document);
+/* A document's text, taken over. It failed: 500. */
+void srv_text(srv_response *a, int status, buf *text);
 /* A JSON document; takes over the reference. NULL, or no memory to print it: 500. */
 void srv_json(srv_response *a, int status, json_t *document);
 /* An error object, in the response's shape. `param` and `code` may be NULL. */
@@ -102,6 +119,8 @@ tern_status srv_check_length(const server *s, size_t length, tern_error *err);
 size_t srv_longest_piece(const tern_model *m);
 
 bool srv_draining(server *s);
+/* admission.c: true: the response has the error. */
+bool srv_refuse(const server *s, const srv_headers *h, srv_response *a);
 
 /* The routes, by file. */
 srv_route oai_chat, oai_completions;      /* openai.c */

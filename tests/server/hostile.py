@@ -170,14 +170,14 @@ def raw(s, text, half=False):
 
 def test_http(s):
     for i, text in enumerate([
-        b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", b"GET /" + b"a" * 60000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 10000 + b"\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"\0\0\0\0\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n", b"GET /" + b"a" * 60000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 10000 + b"\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ]):
         answer = raw(s, text, half=True)
         tally.check(f"http {i}", not answer or b" 4" in answer[:14] or b" 5" in answer[:14], answer[:80])
     for i in range(20):  # half a request, then silence and away
-        raw(s, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"a\"", half=True)
+        raw(s, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"a\"", half=True)
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "BREW"):
         status = s.ask(CHAT, b"{}", method=method)[0]
         tally.check(f"{method}", 400 <= status < 600, status)

@@ -48,6 +48,43 @@ def test_whole(s):
     tally.check("count_tokens", counted == {"input_tokens": inputs(got)}, counted)
 
 
+def test_prefill(s):
+    """An assistant's message at the end is the beginning of the answer, and is continued."""
+    begun = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "I am"}]
+    got = s.ask(PATH, body(messages=begun))[1]
+    prompt = s.ask("/apply-template", {"messages": begun, "chat_template_kwargs": {"continue_final_message": True}})[1]["prompt"]
+    tally.check("ends in the message", prompt.endswith("<|assistant|>I am"), prompt)
+    want = s.ask("/v1/completions", {"prompt": prompt, "max_tokens": 24})[1]
+    tally.check("prefill", got.get("content") and got["content"][0]["text"] == want["choices"][0]["text"], f"{got} {want}")
+    parts = [begun[0], {"role": "assistant", "content": [{"type": "text", "text": "I am"}]}]
+    tally.check("prefill in parts", s.ask(PATH, body(messages=parts))[1]["content"] == got["content"])
+
+
+def count(s, **fields):
+    return s.ask(f"{PATH}/count_tokens", body(**fields))[1]
+
+
+def test_count(s):
+    """What is too long for an answer is counted all the same."""
+    long = [{"role": "user", "content": "x" * 3000}]
+    got = count(s, messages=long, max_tokens=5000)
+    tally.check("count_tokens beyond the context", got.get("input_tokens", 0) > 1024, got)
+
+
+def test_thinking():
+    """Not asked for is off here; --chat-template-args and chat_template_kwargs may say otherwise."""
+    template = "{{ messages[0].content }}{% if enable_thinking is not defined or enable_thinking %}, think hard about it{% endif %}"
+    model = GOLDEN / "llama-4bit" / "model"
+    with Server(model, "--alias", "alias", "--chat-template", template) as s:
+        off = count(s, thinking={"type": "disabled"})
+        tally.check("thinking: absent is off", count(s) == off, f"{count(s)} {off}")
+        on = count(s, chat_template_kwargs={"enable_thinking": True})
+        tally.check("thinking: asked for", on["input_tokens"] > off["input_tokens"], f"{on} {off}")
+    with Server(model, "--alias", "alias", "--chat-template", template, "--chat-template-args", '{"enable_thinking": true}') as s:
+        tally.check("thinking: as the server was told", count(s) == on, count(s))
+        tally.check("thinking: disabled", count(s, thinking={"type": "disabled"}) == off)
+
+
 def test_stream(s):
     whole = s.ask(PATH, body(temperature=0.8, seed=4))[1]
     events = s.stream(PATH, body(temperature=0.8, seed=4))
@@ -78,6 +115,18 @@ def test_errors(s):
         status, got, _ = s.ask(PATH, body(**{name: value}))
         ok = status == 400 and got.get("type") == "error" and got["error"]["type"] == "invalid_request_error" and name in got["error"]["message"]
         tally.check(f"wrong {name}", ok, f"{status} {got}")
+    choice = {"type": "auto", "disable_parallel_tool_use": True}
+    tally.check("tool_choice", s.ask(PATH, body(tool_choice=choice))[0] == 200)
+    for name in ("functions", "suffix"):
+        tally.check(f"foreign {name}", s.ask(PATH, body(**{name: [] if name == "functions" else ""}))[0] == 400)
+    got = s.ask(PATH, body(stop_sequences=["a"] * 17))[1]["error"]["message"]
+    tally.check("names stop_sequences", got.startswith("stop_sequences"), got)
+    got = s.ask(PATH, body(system="x", messages=[{"role": "user", "content": 3}]))[1]["error"]["message"]
+    tally.check("numbers messages as they came", "message 0" in got, got)
+    got = s.ask(PATH, body(system=[{"type": "image"}]))[1]["error"]["message"]
+    tally.check("names system", got.startswith("system"), got)
+    status, got, _ = s.ask(PATH + "/batches", body())
+    tally.check("404", status == 404 and got["type"] == "error", got)
     status, got, _ = s.ask(PATH, body(model="claude"))
     tally.check("model", status == 404 and got["error"]["type"] == "not_found_error", got)
     for text in (b"", b"[", b"\xff", b"[1]"):
@@ -115,10 +164,11 @@ def main():
     if python.exists() and Path(sys.prefix).resolve() != python.parent.parent.resolve():
         os.execv(python, [str(python), *sys.argv])
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_whole, test_stream, test_errors, test_package):
+        for test in (test_whole, test_prefill, test_count, test_stream, test_errors, test_package):
             test(s)
         tally.check("goes on", s.ask("/v1/chat/completions", chat("Hello"))[0] == 200)
         tally.check("ends well", s.end() == 0, s.status)
+    test_thinking()
     return tally.close()
 
 

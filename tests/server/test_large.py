@@ -23,7 +23,7 @@ MB = 1 << 20
 def post(s, path, body, announced=None):
     """A socket on which `body` was sent."""
     sock = socket.create_connection(("127.0.0.1", s.port), timeout=60)
-    sock.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), announced or len(body)) + body)
+    sock.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), announced or len(body)) + body)
     return sock
 
 

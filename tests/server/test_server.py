@@ -181,7 +181,7 @@ def endless(s, stream=True, tokens=50000):
     """A socket on which a long answer was asked for."""
     body = json.dumps(chat("Hello", max_tokens=tokens, stream=stream, logit_bias={str(EOS): -1000})).encode()
     sock = socket.create_connection(("127.0.0.1", s.port), timeout=60)
-    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     return sock
 
 
@@ -246,12 +246,29 @@ def test_slow_reader(s):
     """Ten who never read do not hold up others, nor does one who sends half a request."""
     socks = [endless(s, tokens=900) for _ in range(10)]
     half = socket.create_connection(("127.0.0.1", s.port))
-    half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
+    half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
     want = s.ask(CHAT, chat("Hello"))
     tally.check("beside slow readers", want[0] == 200)
     tally.check("their answers end", until(lambda: s.metric("requests_running") == 0))
     for sock in [*socks, half]:
         sock.close()
+
+
+def test_late_reader(s):
+    """What has gathered for one who reads late comes in events of bounded size, whole and in order."""
+    body = chat("Hello", max_tokens=900, n=3, logprobs=True, top_logprobs=5, temperature=1, seed=1, logit_bias={str(EOS): -1000})
+    text = json.dumps({**body, "stream": True}).encode()
+    c = s.connect()
+    c.request("POST", CHAT, text)
+    tally.check("nobody reads", until(lambda: s.metric("requests_running") == 0))
+    got = [json.loads(line[6:]) for line in c.getresponse().read().decode().split("\n") if line.startswith("data: {")]
+    c.close()
+    whole = s.ask(CHAT, body)[1]["choices"]
+    for i in range(3):
+        parts = [p["logprobs"]["content"] for e in got for p in e["choices"] if p["index"] == i and p["logprobs"]]
+        tally.check(f"late reader {i}: pieces", max(map(len, parts)) <= 64, max(map(len, parts)))
+        tally.check(f"late reader {i}: tokens", sum(parts, []) == whole[i]["logprobs"]["content"])
+        tally.check(f"late reader {i}: text", joined(got, i) == whole[i]["message"]["content"])
 
 
 def test_memory(s):
@@ -267,6 +284,66 @@ def test_memory(s):
     rounds(20)
     grown = s.memory() - before
     tally.check("memory after 200 requests more", grown < 4 << 20, f"{grown} bytes more")
+    before = s.memory()
+    large = s.ask(CHAT, chat("Hello", n=8, max_tokens=900, logprobs=True, top_logprobs=20, logit_bias={str(EOS): -1000}))
+    grown = s.memory() - before
+    tally.check("memory after a large answer", large[0] == 200 and grown < 32 << 20, f"{grown} bytes more")
+
+
+# ---- who may ask
+
+
+def raw_status(s, head, body=b""):
+    """The status that comes back for a request written by hand."""
+    sock = socket.create_connection(("127.0.0.1", s.port), timeout=10)
+    sock.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
+    got = sock.recv(100).split()
+    sock.close()
+    return int(got[1]) if len(got) > 1 else 0
+
+
+def test_pages(s):
+    """Pages from elsewhere get no answer, whatever name their browser has for this machine."""
+    own = f"127.0.0.1:{s.port}"
+    for host, origin, want in (
+        (own, None, 200),
+        ("localhost", None, 200),
+        ("model.localhost:80", None, 200),
+        ("[::1]:80", None, 200),
+        ("192.168.1.7", None, 200),
+        ("evil.example", None, 403),
+        ("localhost.evil.example", None, 403),
+        ("127.0.0.1.evil.example", None, 403),
+        ("[::1].evil.example", None, 403),
+        (own, "http://evil.example", 403),
+        (own, "http://localhost.evil.example", 403),
+        (own, "http://127.0.0.1.evil.example", 403),
+        (own, "http://[::1].evil.example", 403),
+        (own, "null", 403),
+        (own, "http://localhost:3000", 200),
+        (own, "http://[::1]:3000", 200),
+        (own, f"http://{own}", 200),
+        ("evil.example", "http://evil.example", 403),
+    ):
+        head = f"GET /health HTTP/1.1\nHost: {host}\n" + (f"Origin: {origin}\n" if origin else "")
+        tally.check(f"Host {host}, Origin {origin}", raw_status(s, head) == want, raw_status(s, head))
+
+
+def test_framing(s):
+    """Requests whose end or target is in doubt."""
+    text = json.dumps(chat("a", max_tokens=1)).encode()
+    post, length = "POST /v1/chat/completions HTTP/1.1\nHost: localhost\n", f"Content-Length: {len(text)}\n"
+    for label, head, want in (
+        ("whole", post + length, 200),
+        ("two lengths", post + length + length, 400),
+        ("a length and an encoding", post + length + "Transfer-Encoding: chunked\n", 400),
+        ("no Host", "GET /health HTTP/1.1\n", 400),
+        ("NUL in the path", "GET /health%00x HTTP/1.1\nHost: localhost\n", 404),
+        ("a terabyte", post + "Content-Length: 1099511627776\n", 413),
+        ("too much, announced", post + "Content-Length: 20000000\nExpect: 100-continue\n", 413),
+    ):
+        got = raw_status(s, head, text if "200" in str(want) else b"")
+        tally.check(label, got == want, got)
 
 
 # ---- beginning and end
@@ -286,6 +363,13 @@ def test_end():
         reader.join()
         ok = got and got[0][0] == 200 and got[0][1]["usage"]["completion_tokens"] == 400
         tally.check("a running answer is let end", ok, got)
+    with Server(model) as s:
+        half = socket.create_connection(("127.0.0.1", s.port))
+        half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{")
+        s.ask("/health")  # a later connection was served, so the server has read the first one
+        before = time.monotonic()
+        tally.check("half a request", s.end(signal.SIGTERM) == 0 and time.monotonic() - before < 10, time.monotonic() - before)
+        half.close()
     with Server(model) as s:
         done = tern("serve", model, "--port", s.port)
         tally.check("port in use", done.status == 1 and len(done.err.strip().splitlines()) == 1 and str(s.port) in done.err, done.err)
@@ -316,7 +400,7 @@ def test_death():
 def main():
     test_same_as_run()
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_memory):
+        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_late_reader, test_pages, test_framing, test_memory):
             test(s)
         tally.check("ends well", s.end() == 0, s.status)
     with Server(GOLDEN / "llama-4bit" / "model", "--backend", "ref", "--threads", 1, "--ctx", 100000, "--decode-concurrency", 1, "--queue", 2) as s:
