@@ -62,7 +62,7 @@ static tern_status check_numbers(const tern_sampling *o, tern_error *err)
   return TERN_OK;
 }
 
-static tern_status check_options(const tern_sampling *o, int vocab, tern_error *err)
+tern_status sampler_check(const tern_sampling *o, int vocab, tern_error *err)
 {
   if (vocab < 1)
     return err_set(err, TERN_E_USAGE, "sampler: a vocabulary of %d: give at least one logit", vocab);
@@ -153,7 +153,7 @@ void sampler_limit_simd(sampler *s, ops_simd level)
 
 tern_status sampler_open(const tern_sampling *options, int vocab, sample_type type, sampler **out, tern_error *err)
 {
-  TRY(check_options(options, vocab, err));
+  TRY(sampler_check(options, vocab, err));
   sampler *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "sampler");

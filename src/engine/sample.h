@@ -27,6 +27,8 @@ typedef struct sampler sampler;
  * flag. */
 tern_status sampler_open(const tern_sampling *options, int vocab, sample_type type, sampler **out, tern_error *err);
 void sampler_close(sampler *s); /* NULL is fine */
+/* The errors of sampler_open about the options, without opening one. */
+tern_status sampler_check(const tern_sampling *options, int vocab, tern_error *err);
 
 /* One step. logits [V] become the step's log-probabilities: processed, normalised, not filtered.
  *

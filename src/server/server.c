@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "engine/sample.h"
 #include "format/json_util.h"
 
 enum { LAST_WORDS_SECONDS = 2 };
@@ -25,9 +26,19 @@ static void note_death(void *user, const tern_error *err)
   eventfd_write(s->death_fd, 1);
 }
 
+/* What requests inherit. They may sample though the server's default is not to: the filters have to be right too. */
+static tern_status check_sampling(const tern_model *m, const tern_sampling *inherited, tern_error *err)
+{
+  tern_sampling o = *inherited;
+  o.temp = o.temp == 0 ? 1 : o.temp;
+  o.min_p = o.min_p == 0 ? 1 : o.min_p;
+  return sampler_check(&o, m->info.vocab, err);
+}
+
 tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
 {
   pthread_condattr_t clock;
+  TRY(check_sampling(m, &options->sampling, err));
   server *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "server");

@@ -375,6 +375,8 @@ def test_end():
         tally.check("port in use", done.status == 1 and len(done.err.strip().splitlines()) == 1 and str(s.port) in done.err, done.err)
     done = tern("serve", model, "--host", "256.1.1.1")
     tally.check("no such host", done.status == 1 and "256.1.1.1" in done.error_line, done.err)
+    done = tern("serve", model, "--port", 0, "--top-k", 99999, timeout=20)
+    tally.check("a top_k that no request could have", done.status == 2 and "--top-k: 99999" in done.error_line, done.err)
     done = tern("serve", model, "--port", "70000")
     tally.check("no such port", done.status == 2, done.err)
 
