@@ -375,8 +375,23 @@ def test_end():
         tally.check("port in use", done.status == 1 and len(done.err.strip().splitlines()) == 1 and str(s.port) in done.err, done.err)
     done = tern("serve", model, "--host", "256.1.1.1")
     tally.check("no such host", done.status == 1 and "256.1.1.1" in done.error_line, done.err)
+    done = tern("serve", model, "--port", 0, "--alias", "", timeout=20)
+    tally.check("an empty alias", done.status == 2 and "--alias" in done.err, done.err)
+    with Server(f"{model}/.") as s:
+        tally.check("a directory's own name", s.name == "model", s.name)
     done = tern("serve", model, "--port", "70000")
     tally.check("no such port", done.status == 2, done.err)
+
+
+def test_full_log():
+    """A log that nobody reads holds up no request."""
+    with Server(GOLDEN / "llama-4bit" / "model", "-v") as s:
+        paths = [f"/nothing/{i}/" + "x" * 90 for i in range(1000)]  # more than a pipe of 64 KiB takes
+        start = time.monotonic()
+        got = {s.ask(p)[0] for p in paths}
+        tally.check("answers beside a full log", got == {404} and time.monotonic() - start < 20, got)
+        tally.check("ends beside a full log", s.end() == 0, s.status)
+        tally.check("lost lines", 100 < len(s.err.splitlines()) < 1000, len(s.err.splitlines()))
 
 
 def test_death():
@@ -407,6 +422,7 @@ def main():
         test_disconnect(s)
         test_overload(s)
     test_end()
+    test_full_log()
     test_death()
     return tally.close()
 
