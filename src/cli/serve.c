@@ -4,9 +4,12 @@
  * SIGINT and SIGTERM let running answers end, for a while, and the exit status is 0; a second one kills. Where the
  * worker dies the server ends with its error.
  */
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/answer.h"
@@ -40,9 +43,18 @@ static char *name_of(const char *dir)
   return mem_strndup(last, n - (size_t)(last - dir));
 }
 
+/* Requests do not wait for who reads the log: while a pipe is full lines are lost, and then counted. */
 static void log_line(void *user, const char *line)
 {
-  (void)user;
+  size_t *lost = user;
+  struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
+  if (poll(&to, 1, 0) != 1 || !(to.revents & POLLOUT)) {
+    ++*lost;
+    return;
+  }
+  if (*lost)
+    say_more("%zu lines lost: nobody read them", *lost);
+  *lost = 0;
   say_more("%s", line);
 }
 
@@ -61,6 +73,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
                          tern_error *err)
 {
   server *s;
+  size_t lost_lines = 0;
   server_options options = {
       .host = a->host ? a->host : "127.0.0.1",
       .port = a->port,
@@ -72,6 +85,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
       .variables = r->variables,
       .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
       .log = log_line,
+      .user = &lost_lines,
   };
   options.sampling.seed = a->seed;
   raise_file_limit();
@@ -89,7 +103,7 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const char 
                                tern_error *err)
 {
   size_t n = 0;
-  char *name = name_of(dir);
+  char *whole = realpath(dir, NULL), *name = name_of(whole ? whole : dir); /* "." has a name too */
   const char **names = mem_array(2 + a->aliases.n, sizeof *names);
   tern_status status = name && names ? TERN_OK : err_nomem(err, "names");
   if (status == TERN_OK) {
@@ -104,6 +118,7 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const char 
   }
   mem_free(names);
   mem_free(name);
+  free(whole);
   return status;
 }
 

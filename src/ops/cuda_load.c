@@ -41,7 +41,8 @@ static void own_folder(char out[PATH_MAX])
 
 static void *open_library(tern_error *err)
 {
-  static const char *const places[] = {"", "tern/", "../lib/tern/", "../lib64/tern/", "../" TERN_LIBDIR "/tern/"};
+  static const char installed[] = "../" TERN_LIBDIR "/tern/";
+  static const char *const places[] = {"", "tern/", "../lib/tern/", "../lib64/tern/", installed};
   char folder[PATH_MAX];
   void *library = NULL;
   own_folder(folder);

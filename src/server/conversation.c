@@ -217,11 +217,11 @@ static bool next_events(void *self, buf *out, bool *gone)
       return true;
   }
   for (;;) {
-    if (atomic_load(&v->server->ending)) {
+    bool over = add_news(v, out);
+    if (!over && atomic_load(&v->server->ending)) {
       v->dialect->fail(v, 503, closing, out);
       return false;
     }
-    bool over = add_news(v, out);
     if (over || out->length)
       return !over;
     switch (choices_wait(v->set, v->fd, KEEP_ALIVE_MS)) {

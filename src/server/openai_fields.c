@@ -24,7 +24,7 @@ bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...)
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   fault->param = param;
-  err_set(&fault->err, TERN_E_USAGE, "%s: %s", param, text);
+  err_set(&fault->err, TERN_E_USAGE, "%.100s: %s", param, text);
   return false;
 }
 
@@ -196,7 +196,9 @@ static bool read_bias(const server *s, const json_t *value, oai_request *r, oai_
   {
     char *end;
     long id = strtol(key, &end, 10);
-    if (!*key || strspn(key, "0123456789") != strlen(key) || id >= s->model->info.vocab)
+    bool canonical =
+        *key && strspn(key, "0123456789") == strlen(key) && (*key != '0' || !key[1]); /* none comes twice */
+    if (!canonical || id >= s->model->info.vocab)
       return oai_wrong(fault, "logit_bias", "\"%.40s\" is not a token id from 0 to %d", key, s->model->info.vocab - 1);
     if (!json_is_number(x) || !isfinite((float)json_number_value(x)))
       return oai_wrong(fault, "logit_bias", "the value of %.40s is not a number that float32 has", key);
@@ -407,12 +409,6 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
     return oai_wrong(fault, "messages", "is missing");
   if (!oai_fix_messages(s, messages, fault))
     return false;
-  if (s->model->chat && !chat_has_template(s->model->chat)) {
-    fault->code = "no_chat_template";
-    return oai_wrong(fault, "messages",
-                     "this model has no chat template: start the server with --chat-template or "
-                     "--use-default-chat-template, or use /v1/completions");
-  }
   const json_t *variables = r->variables ? r->variables : s->options.variables;
   char *text;
   size_t length;

@@ -20,6 +20,23 @@ static bool wrong_at(oai_fault *fault, size_t i, const char *what, const char *w
 
 /* ---- content ---- */
 
+/* Whether a part has its type and text alone, and what asks for nothing. */
+static bool is_plain(const json_t *part)
+{
+  static const char *const known[] = {"type", "text", "cache_control"};
+  const char *key;
+  json_t *value;
+  json_object_foreach((json_t *)part, key, value)
+  {
+    bool is_known = json_is_null(value) || (json_is_array(value) && !json_array_size(value));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+      is_known |= !strcmp(known[i], key);
+    if (!is_known)
+      return false;
+  }
+  return true;
+}
+
 /* The texts of parts, one after another. */
 static bool join_parts(json_t *message, const json_t *parts, size_t at, oai_fault *fault)
 {
@@ -27,7 +44,7 @@ static bool join_parts(json_t *message, const json_t *parts, size_t at, oai_faul
   for (size_t i = 0; i < json_array_size(parts); i++) {
     const json_t *part = json_array_get(parts, i), *words = json_object_get(part, "text");
     const char *type = json_string_value(json_object_get(part, "type"));
-    if (!type || strcmp(type, "text") != 0 || !json_is_string(words)) {
+    if (!type || strcmp(type, "text") != 0 || !json_is_string(words) || !is_plain(part)) {
       buf_free(&text);
       return wrong_at(fault, at, "content", "only parts {\"type\": \"text\", \"text\": \"…\"} are supported");
     }
@@ -115,6 +132,12 @@ bool oai_fix_messages(const server *s, json_t *messages, oai_fault *fault)
 {
   if (!json_is_array(messages) || !json_array_size(messages))
     return oai_wrong(fault, "messages", "must be a list of messages, and not empty");
+  if (s->model->chat && !chat_has_template(s->model->chat)) {
+    fault->code = "no_chat_template";
+    return oai_wrong(fault, "messages",
+                     "this model has no chat template: start the server with --chat-template or "
+                     "--use-default-chat-template, or use /v1/completions");
+  }
   for (size_t i = 0; i < json_array_size(messages); i++) {
     json_t *message = json_array_get(messages, i);
     if (!json_is_object(message))

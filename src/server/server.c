@@ -35,8 +35,17 @@ static tern_status check_sampling(const tern_model *m, const tern_sampling *inhe
   return sampler_check(&o, m->info.vocab, err);
 }
 
+static tern_status check_names(const server_options *o, tern_error *err)
+{
+  for (size_t i = 0; i < o->n_names; i++)
+    if (!*o->names[i])
+      return err_set(err, TERN_E_USAGE, "--alias: an empty name");
+  return TERN_OK;
+}
+
 tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
 {
+  TRY(check_names(options, err));
   pthread_condattr_t clock;
   TRY(check_sampling(m, &options->sampling, err));
   server *s = mem_zalloc(sizeof *s);
@@ -195,7 +204,10 @@ json_t *srv_error_json(int status, const char *param, const char *code, const ch
 
 void srv_error(srv_response *a, int status, const char *param, const char *code, const char *message)
 {
-  char clean[sizeof((tern_error *)0)->text]; /* messages quote what came in: only valid UTF-8 may go out again */
+  /* Messages quote what came in: only valid UTF-8 may go out again, and a long name not whole. */
+  char clean[sizeof((tern_error *)0)->text], name[128];
+  if (param)
+    param = err_clean_copy(param, name, sizeof name);
   srv_shape *shape = a->shape ? a->shape : srv_error_json;
   srv_json(a, status, shape(status, param, code, err_clean_copy(message, clean, sizeof clean)));
   if (status == 429)

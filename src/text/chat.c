@@ -199,7 +199,7 @@ static bool render(tmpl_rt *r, const chat *c, const char *text, size_t n, char *
     r->what = c->where;
     return rt_fail_status(r, TERN_E_NOT_FOUND,
                           c->n ? "several chat templates and none named \"default\""
-                               : "no chat template: give one with --template");
+                               : "no chat template: --chat-template gives one");
   }
   chat_continue going_on;
   char *prompt;

@@ -51,12 +51,12 @@ RANGES = {
     "xtc_threshold": [0.6],
     "repetition_penalty": [-1],
     "top_logprobs": [-1, 21],
-    "logit_bias": [{"x": 1}, {"320": 1}, {"1": "a"}, {"-1": 0}, {"1": 1e39}, {"99999999999999999999": 1}],
+    "logit_bias": [{"x": 1}, {"320": 1}, {"1": "a"}, {"-1": 0}, {"64": 1, "064": 2}, {"1": 1e39}, {"99999999999999999999": 1}],
     "stop": ["", [""], [1], ["a"] * 17],
     "stream_options": [{"include_usage": 1}, {"other": True}],
     "messages": [[], [1], [{}], [{"role": 1, "content": "x"}], [{"role": "user", "content": 1}],
                  [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
-                 [{"role": "user", "content": [1]}], [{"role": "user", "content": [{"type": "text"}]}],
+                 [{"role": "user", "content": [1]}], [{"role": "user", "content": [{"type": "text", "text": "a", "voice": "b"}]}], [{"role": "user", "content": [{"type": "text"}]}],
                  [{"role": "assistant", "tool_calls": 1}], [{"role": "assistant", "tool_calls": [1]}],
                  [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
                  [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 3}}]}]],
@@ -116,6 +116,9 @@ def test_fields(s):
     refused(s, "top_logprobs without logprobs", CHAT, chat("a", top_logprobs=2), "top_logprobs")
     for prompt in PROMPTS:
         refused(s, f"prompt {str(prompt)[:40]}", TEXT, {"prompt": prompt}, "prompt")
+    name = "k" * 1000000
+    status, answer, _ = s.ask(CHAT, {**chat("a"), name: 1})
+    tally.check("a long name", status == 400 and len(json.dumps(answer)) < 1000, f"{status} {str(answer)[:200]}")
     refused(s, "no prompt", TEXT, {}, "prompt")
     refused(s, "messages for a text", TEXT, chat("a"), "messages")
     refused(s, "n times prompts", TEXT, {"prompt": ["a"] * 5, "n": 4}, "n")

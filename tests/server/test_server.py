@@ -185,9 +185,15 @@ def endless(s, stream=True, tokens=50000):
     return sock
 
 
+def inside(s):
+    """(running, waiting) at one moment."""
+    lines = dict(line.rsplit(" ", 1) for line in s.ask("/metrics")[1].splitlines() if not line.startswith("#"))
+    return int(lines["tern_requests_running"]), int(lines["tern_requests_waiting"])
+
+
 def is_full(slow):
     """One runs, two wait: a first one that is not admitted yet counts as waiting too."""
-    return slow.metric("requests_running") == 1 and slow.metric("requests_waiting") == 2
+    return inside(slow) == (1, 2)
 
 
 def test_disconnect(slow):
@@ -209,7 +215,7 @@ def test_disconnect(slow):
     tally.check("a waiting one leaves", until(lambda: slow.metric("requests_waiting") == 1, 10))
     sock.close()
     waits[1].close()
-    tally.check("all leave", until(lambda: slow.metric("requests_running") + slow.metric("requests_waiting") == 0, 10))
+    tally.check("all leave", until(lambda: inside(slow) == (0, 0), 10))
 
 
 def test_overload(slow):
@@ -377,8 +383,23 @@ def test_end():
     tally.check("no such host", done.status == 1 and "256.1.1.1" in done.error_line, done.err)
     done = tern("serve", model, "--port", 0, "--top-k", 99999, timeout=20)
     tally.check("a top_k that no request could have", done.status == 2 and "--top-k: 99999" in done.error_line, done.err)
+    done = tern("serve", model, "--port", 0, "--alias", "", timeout=20)
+    tally.check("an empty alias", done.status == 2 and "--alias" in done.err, done.err)
+    with Server(f"{model}/.") as s:
+        tally.check("a directory's own name", s.name == "model", s.name)
     done = tern("serve", model, "--port", "70000")
     tally.check("no such port", done.status == 2, done.err)
+
+
+def test_full_log():
+    """A log that nobody reads holds up no request."""
+    with Server(GOLDEN / "llama-4bit" / "model", "-v") as s:
+        paths = [f"/nothing/{i}/" + "x" * 90 for i in range(1000)]  # more than a pipe of 64 KiB takes
+        start = time.monotonic()
+        got = {s.ask(p)[0] for p in paths}
+        tally.check("answers beside a full log", got == {404} and time.monotonic() - start < 20, got)
+        tally.check("ends beside a full log", s.end() == 0, s.status)
+        tally.check("lost lines", 100 < len(s.err.splitlines()) < 1000, len(s.err.splitlines()))
 
 
 def test_death():
@@ -409,6 +430,7 @@ def main():
         test_disconnect(s)
         test_overload(s)
     test_end()
+    test_full_log()
     test_death()
     return tally.close()
 
