@@ -150,8 +150,8 @@ static size_t need_of(const lane *l, int64_t positions, int piece)
   size_t all = blocks_for(positions) + 1;
   if (!l->slot.window)
     return all;
-  /* The window, the piece being written, the kept head; each may straddle one block more. */
-  size_t ring = blocks_for(l->slot.window) + blocks_for(piece) + blocks_for(l->slot.keep) + 4;
+  /* The window and its slack, the piece being written, the kept head; each may straddle one block more. */
+  size_t ring = blocks_for(l->slot.window + KV_SLACK) + blocks_for(piece) + blocks_for(l->slot.keep) + 4;
   return ring < all ? ring : all;
 }
 
@@ -477,7 +477,7 @@ tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *er
     const kv_slot *slot = &seq->store->lanes[n].slot;
     if (slot->window) {
       /* The token at `first` sees positions from first + 1 - window on, besides the kept ones. */
-      int64_t unseen = first + 1 - slot->window;
+      int64_t unseen = first + 1 - slot->window - KV_SLACK;
       if (unseen > 0) { /* what a ring frees, it may take again */
         table *t = &seq->tables[n];
         size_t kept = blocks_for(slot->keep), end = (size_t)(unseen / KV_BLOCK);

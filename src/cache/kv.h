@@ -4,7 +4,9 @@
  * each slot a table of blocks, one for every 64 positions. A full block is immutable and counted by reference, so
  * cloning a sequence copies tables, not keys; a block that is only partly filled is copied on the first write after a
  * clone. A ring (slot with a window) is the same table whose blocks behind the window go back to the free list:
- * positions stay absolute, nothing moves, and rolling back is cutting the table.
+ * positions stay absolute, nothing moves, and rolling back is cutting the table. What was written in the last step can
+ * be rolled back token by token in any case; a ring keeps KV_SLACK positions more than it must, so that a few steps
+ * can.
  *
  * A slot may be quantised from a position on (ops_kv_quant.start). A sequence then holds plain blocks until a step
  * begins at or behind that position: kv_seq_prepare quantises all it has into fresh blocks and gives the plain ones
@@ -33,6 +35,9 @@ typedef struct kv_slot {
 
 /* From which position on the bits of a token depend on whether it was read or stepped; INT64_MAX: nowhere. */
 int64_t kv_slot_sensitive_from(const kv_slot *slot);
+
+/* Tokens by which a ring can be rolled back over several steps. */
+enum { KV_SLACK = 32 };
 
 typedef struct kv_store kv_store;
 typedef struct kv_seq kv_seq;

@@ -7,6 +7,7 @@
 #include "engine/scheduler.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/threads.h"
@@ -131,12 +132,16 @@ static void end_job(scheduler *s, sched_job *j, tern_status status)
                    .err = &err,
                    .finish = status == TERN_OK ? j->reply.finish : NULL,
                    .stop = status == TERN_OK ? j->reply.stops.hit : NULL,
-                   .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0};
+                   .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0,
+                   .drafted = j->reply.n_guessed,
+                   .accepted = j->reply.n_hit};
   if (status == TERN_OK || status == TERN_E_CANCELLED)
     keep_prefix(s, j);
   kv_seq_close(j->state);
   kv_seq_close(j->snapshot);
   j->state = j->snapshot = NULL;
+  drafter_close(j->drafter);
+  j->drafter = NULL;
   reply_close(&j->reply);
   s->set_aside -= j->set_aside;
   j->set_aside = 0;
@@ -153,10 +158,16 @@ static void end_cancelled(scheduler *s, sched_job *j)
 
 /* ---- admission ---- */
 
+static size_t sum(size_t a, size_t b)
+{
+  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
 static size_t state_of(const scheduler *s, const sched_job *j)
 {
   const model *net = s->model->net;
-  return kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
+  return sum(kv_store_estimate(net->store, j->limit, net->plan.max_tokens),
+             draft_state_bytes(&s->options.draft, j->limit));
 }
 
 /* Bytes that states may have where this job runs too. The system is not asked again: what was set aside and not yet
@@ -166,12 +177,8 @@ static size_t room_with(const scheduler *s, const sched_job *j)
   if (s->options.state_bytes || s->budget == SIZE_MAX)
     return s->budget;
   size_t more = model_scratch_bytes(s->model->net, j->limit) - s->scratch; /* scratch grows and never shrinks */
+  more = sum(more, draft_scratch_bytes(&s->options.draft, j->limit));
   return more < s->budget ? s->budget - more : 0;
-}
-
-static size_t sum(size_t a, size_t b)
-{
-  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
 /* Whether the job could run if it were alone. */
@@ -200,6 +207,14 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
   }
 }
 
+static tern_status reserve_drafter(scheduler *s, sched_job *j)
+{
+  if (!draft_asked(&s->options.draft))
+    return TERN_OK;
+  TRY(drafter_open(&s->options.draft, s->model, &j->drafter, &j->err));
+  return drafter_begin(j->drafter, &j->options, j->ids, j->n, j->limit, &j->err);
+}
+
 /* Memory, sampler and all else that the job's steps need. *wait: not now. */
 static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
 {
@@ -210,9 +225,13 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
   while (sum(all, prefixes_bytes(s->prefixes)) > most && prefixes_forget_one(s->prefixes))
     ;
   tern_status status = reserve_state(s, j);
+  if (status == TERN_OK)
+    status = reserve_drafter(s, j);
   if (status != TERN_OK && s->n_running > 0) { /* those that run will give some back */
     kv_seq_close(j->state);
+    drafter_close(j->drafter);
     j->state = NULL;
+    j->drafter = NULL;
     *wait = true;
     return TERN_OK;
   }
@@ -281,20 +300,21 @@ static int piece_of(const scheduler *s, const sched_job *j, int most)
   return left < most ? (int)left : most;
 }
 
-static const int32_t first_token[] = {0};
+/* "The logits behind every token." */
+static const int32_t every[1 + REPLY_MOST_DRAFTS] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                                     17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
+_Static_assert(REPLY_MOST_DRAFTS == 32, "every[] names each token of the longest row");
 
 static batch_row step_row(const sched_job *j)
 {
-  /* The prompt's last id, then what was drawn. */
-  bool in_prompt = j->position < (int64_t)j->n;
   return (batch_row){.sequence = j->state,
-                     .ids = in_prompt ? &j->ids[j->position] : &j->reply.token,
-                     .count = 1,
+                     .ids = j->next_ids,
+                     .count = j->n_next,
                      .position = j->position,
                      .split = (int64_t)j->n - 1,
                      .kind = ROW_STEP,
-                     .want = first_token,
-                     .n_want = 1};
+                     .want = every,
+                     .n_want = j->n_next};
 }
 
 static batch_row read_row(const sched_job *j, int count)
@@ -348,6 +368,56 @@ static void take_snapshots(scheduler *s)
   }
 }
 
+/* Guesses that may stand behind the job's next token: as many as its answer, its positions and `room` have place for.
+ */
+static int guess_most(const scheduler *s, const sched_job *j, int room)
+{
+  if (j->position < (int64_t)j->n)
+    return 0; /* its first token is not drawn yet */
+  int64_t together = model_piece_most(s->model->net, j->position), left = j->limit - j->position;
+  left = left < together ? left : together;
+  int most = left - 1 < room ? (int)(left - 1) : room;
+  return most < REPLY_MOST_DRAFTS ? most : REPLY_MOST_DRAFTS;
+}
+
+/* Guesses of all jobs at once; a draft model reads their prompts meanwhile. */
+static tern_status guess(scheduler *s, tern_error *err)
+{
+  draft_turn turns[MODEL_MAX_ROWS];
+  int readers = 0, room = s->model->net->plan.max_tokens - s->n_running;
+  for (int i = 0; i < s->n_running; i++)
+    readers += reads(s->running[i]);
+  int steps = s->n_running - readers;
+  room = readers ? room / 2 : room; /* prompts go on beside guesses */
+  for (int i = 0; i < s->n_running; i++)
+    turns[i] = (draft_turn){.drafter = s->running[i]->drafter,
+                            .reply = &s->running[i]->reply,
+                            .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
+  TRY(draft_guess(turns, s->n_running, s->options.prompt_share, err));
+  for (int i = 0; i < s->n_running; i++) {
+    sched_job *j = s->running[i];
+    memcpy(j->next_ids + 1, turns[i].ids, (size_t)turns[i].n * sizeof *turns[i].ids);
+    j->n_next = 1 + turns[i].n;
+  }
+  return TERN_OK;
+}
+
+/* What the rows of jobs that decode will carry. */
+static tern_status choose_tokens(scheduler *s, tern_error *err)
+{
+  for (int i = 0; i < s->n_running; i++) {
+    sched_job *j = s->running[i];
+    /* The prompt's last id, then what was drawn. */
+    j->next_ids[0] = j->position < (int64_t)j->n ? j->ids[j->n - 1] : j->reply.token;
+    j->n_next = 1;
+  }
+  if (draft_asked(&s->options.draft))
+    TRY(guess(s, err));
+  for (int i = 0; i < s->n_running; i++)
+    reply_expect(&s->running[i]->reply, s->running[i]->next_ids + 1, s->running[i]->n_next - 1);
+  return TERN_OK;
+}
+
 /* Steps of all that decode, then pieces of prompts, the older first. */
 static void make_rows(scheduler *s, step *t)
 {
@@ -357,7 +427,9 @@ static void make_rows(scheduler *s, step *t)
       readers++;
     else
       add_row(t, s->running[i], step_row(s->running[i]));
-  budget = s->model->net->plan.max_tokens - t->n;
+  budget = s->model->net->plan.max_tokens;
+  for (int i = 0; i < t->n; i++)
+    budget -= t->rows[i].count;
   if (t->n && budget > s->options.prompt_share)
     budget = s->options.prompt_share;
   for (int i = 0; i < s->n_running && readers && budget > 0; i++) {
@@ -377,14 +449,13 @@ static void take_logits(void *user, int row, int index, float *logits)
   (void)index;
   step *t = user;
   sched_job *j = t->jobs[row];
-  if (j->on_logits)
+  if (j->on_logits && !j->reply.settled)
     j->on_logits(j->user, logits, t->scheduler->model->info.vocab);
-  j->sampled = reply_sample(&j->reply, logits, &j->err);
+  reply_sample(&j->reply, logits, &j->err);
 }
 
 static tern_status take_token(sched_job *j)
 {
-  TRY(j->sampled);
   size_t before = reply_count(&j->reply);
   /* The token is part of the answer unless it is a stop id, which reply_accept knows; its text may go out inside. */
   TRY(reply_accept(&j->reply, &j->err));
@@ -393,26 +464,43 @@ static tern_status take_token(sched_job *j)
   return TERN_OK;
 }
 
+/* All that the forward drew, unless the job ends on the way; its state then has what it took but the last. */
+static tern_status take_tokens(sched_job *j)
+{
+  do
+    TRY(take_token(j));
+  while (reply_waits(&j->reply) && !atomic_load(&j->cancelled));
+  j->position += j->reply.n_taken;
+  if (j->reply.n_taken < j->n_next)
+    kv_seq_truncate(j->state, j->position);
+  return TERN_OK;
+}
+
 /* What the forward gave, to the jobs; those that ended leave. */
 static void advance(scheduler *s, const step *t)
 {
-  int generated = 0;
+  uint64_t generated = 0, drafted = 0, accepted = 0;
   for (int i = 0; i < t->n; i++) {
     sched_job *j = t->jobs[i];
-    bool stepped = t->rows[i].kind == ROW_STEP;
-    j->position += t->rows[i].count;
-    if (!stepped)
+    if (t->rows[i].kind != ROW_STEP) {
+      j->position += t->rows[i].count;
       continue;
+    }
     size_t before = reply_count(&j->reply);
-    j->sampled = take_token(j);
-    generated += reply_count(&j->reply) > before;
+    uint64_t hit = j->reply.n_hit;
+    j->sampled = take_tokens(j);
+    generated += reply_count(&j->reply) - before;
+    drafted += (uint64_t)t->rows[i].count - 1;
+    accepted += j->reply.n_hit - hit;
   }
   pthread_mutex_lock(&s->lock);
   s->stats.steps++;
   s->stats.prompt_tokens += (uint64_t)t->prompt_tokens;
   for (int i = 0; i < t->n; i++)
     s->stats.prompt_tokens += t->rows[i].kind == ROW_STEP && t->jobs[i]->position == (int64_t)t->jobs[i]->n;
-  s->stats.generated_tokens += (uint64_t)generated;
+  s->stats.generated_tokens += generated;
+  s->stats.drafted_tokens += drafted;
+  s->stats.accepted_tokens += accepted;
   pthread_mutex_unlock(&s->lock);
 }
 
@@ -437,6 +525,7 @@ static void let_go(scheduler *s)
 static tern_status run_step(scheduler *s, tern_error *err)
 {
   step t = {.scheduler = s};
+  TRY(choose_tokens(s, err));
   make_rows(s, &t);
   mem_forbid(!t.prompt_tokens); /* in test builds: decoding allocates nothing */
   tern_status status = model_forward(s->model->net, &(batch){t.rows, t.n, &s->closing}, take_logits, &t, err);
@@ -534,6 +623,7 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
 {
   sched_options o = options ? *options : (sched_options){0};
   TRY(check_options(m, &o, err));
+  TRY(draft_check(&o.draft, m, err));
   scheduler *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "scheduler");
@@ -631,6 +721,7 @@ tern_status sched_submit(scheduler *s, sched_job *const *jobs, int n, tern_error
     atomic_store(&j->cancelled, false);
     j->runs = j->seen = false;
     j->state = j->snapshot = NULL;
+    j->drafter = NULL;
     j->cached = j->position = 0;
     j->limit = (int64_t)j->n + j->options.max_tokens - 1;
     j->set_aside = 0;

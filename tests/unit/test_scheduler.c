@@ -303,12 +303,131 @@ static void a_mixed_load_has_the_bits_of_each_alone(void **state)
     }
 }
 
+/* ---- speculation ---- */
+
+/* Guesses that are right, wrong or both, by what the jobs give alone. */
+typedef struct knowing {
+  seen *want; /* [JOBS] */
+  uint32_t random;
+  uint32_t wrong_of_8;
+} knowing;
+
+static int guess(void *user, const int32_t *ids, size_t n, int32_t *out, int most)
+{
+  knowing *k = user;
+  for (int i = 0; i < JOBS; i++) {
+    const seen *w = &k->want[i];
+    if (n < w->job.n || memcmp(ids, w->prompt, w->job.n * sizeof *ids))
+      continue;
+    for (int g = 0; g < most; g++) {
+      size_t at = n - w->job.n + (size_t)g;
+      k->random = k->random * 1103515245u + 12345u;
+      out[g] = at < w->n_ids ? w->ids[at] : 1;
+      out[g] = (k->random >> 16) % 8 < k->wrong_of_8 ? (out[g] + 1) % 256 : out[g];
+    }
+    return (int)((k->random >> 20) % ((uint32_t)most + 1));
+  }
+  return 0;
+}
+
+static void speculation_changes_no_bit(void **state)
+{
+  (void)state;
+  static const char *const checkpoints[] = {"gemma3-bf16", "llama-4bit", "llama-sliding-8bit", "qwen2-mxfp4",
+                                            "qwen3-f16"};
+  for (size_t c = 0; c < sizeof checkpoints / sizeof *checkpoints; c++)
+    for (int fast = 0; fast < 2; fast++) {
+      tern_model_options options = {.numerics = fast ? TERN_FAST : TERN_EXACT};
+      tern_model *m = open_model(checkpoints[c], options), *twin = open_model(checkpoints[c], options),
+                 *other = open_model(checkpoints[(c + 1) % 5], options);
+      house h = {.model = m};
+      knowing k = {.want = calloc(JOBS, sizeof *k.want), .random = 5};
+      for (int i = 0; i < JOBS; i++) {
+        make_job(&k.want[i], &h, i);
+        run_alone(&k.want[i]);
+      }
+      tern_draft drafts[] = {
+          {.lookup = true},
+          {.lookup = true, .tokens = 32, .always = true},
+          {.model = twin, .tokens = 4, .always = true},
+          {.model = other, .tokens = 7, .always = true},
+          {.model = other},
+          {.guess = guess, .user = &k, .tokens = 32},
+      };
+      for (size_t d = 0; d < sizeof drafts / sizeof *drafts; d++)
+        replay(m, checkpoints[c], (sched_options){.draft = drafts[d], .prompt_share = 20, .prefixes = d % 2 ? 4 : 0});
+      for (k.wrong_of_8 = 1; k.wrong_of_8 <= 8; k.wrong_of_8 += 7)
+        replay(m, checkpoints[c], (sched_options){.draft = drafts[5], .rows = 5, .prefixes = 4});
+      free(k.want);
+      tern_model_close(m);
+      tern_model_close(twin);
+      tern_model_close(other);
+    }
+}
+
+/* The counts say what was guessed; and a model's guesses of itself are all right, beside neighbours too. */
+static void guesses_are_counted(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("qwen3-f16", (tern_model_options){0}),
+             *twin = open_model("qwen3-f16", (tern_model_options){0});
+  house h;
+  seen *s = calloc(3, sizeof *s);
+  house_open(&h, m, (sched_options){.draft = {.model = twin, .tokens = 4, .always = true}});
+  for (int i = 0; i < 3; i++) {
+    make_job(&s[i], &h, 3 + i);
+    s[i].job.options.ignore_eos = true;
+    s[i].job.options.max_tokens = 36;
+    submit(&h, &s[i]);
+  }
+  sched_stats stats;
+  for (int i = 0; i < 3; i++) {
+    await_end(&h, &s[i]);
+    assert_int_equal(s[i].status, TERN_OK);
+    assert_int_equal(s[i].n_ids, 36);
+  }
+  sched_get_stats(h.scheduler, &stats);
+  assert_int_equal(stats.generated_tokens, 3 * 36);
+  assert_true(stats.drafted_tokens > 60);
+  assert_int_equal(stats.accepted_tokens, stats.drafted_tokens);
+  assert_true(stats.steps < 36);
+  house_close(&h);
+  free(s);
+  tern_model_close(m);
+  tern_model_close(twin);
+}
+
+/* A draft model's state is set aside too: what does not fit with it is refused. */
+static void drafts_are_admitted(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0}),
+             *other = open_model("qwen3-f16", (tern_model_options){0});
+  size_t one = kv_store_estimate(m->net->store, 139 + 29, m->net->plan.max_tokens);
+  house h;
+  seen *s = calloc(2, sizeof *s);
+  for (int i = 0; i < 2; i++) {
+    house_open(&h, m, (sched_options){.state_bytes = one, .draft.model = i ? other : NULL});
+    make_job(&s[i], &h, 9);
+    s[i].job.options.max_tokens = 30;
+    submit(&h, &s[i]);
+    await_end(&h, &s[i]);
+    assert_int_equal(s[i].status, i ? TERN_E_LIMIT : TERN_OK);
+    house_close(&h);
+  }
+  free(s);
+  tern_model_close(m);
+  tern_model_close(other);
+}
+
 static void quantised_keys_too(void **state)
 {
   (void)state;
   tern_model_options options = {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 40};
   tern_model *m = open_model("llama-4bit", options);
   replay(m, "llama-4bit with quantised keys", (sched_options){.prompt_share = 9});
+  replay(m, "llama-4bit with quantised keys and lookup",
+         (sched_options){.draft = {.lookup = true, .tokens = 20, .always = true}});
   tern_model_close(m);
 }
 
@@ -609,6 +728,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_mixed_load_has_the_bits_of_each_alone),
       cmocka_unit_test(quantised_keys_too),
+      cmocka_unit_test(speculation_changes_no_bit),
+      cmocka_unit_test(guesses_are_counted),
+      cmocka_unit_test(drafts_are_admitted),
       cmocka_unit_test(prefixes_change_no_bit),
       cmocka_unit_test(a_mixed_load_with_prefixes_too),
       cmocka_unit_test(prefixes_yield_to_jobs),
