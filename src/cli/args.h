@@ -65,6 +65,10 @@ typedef struct cli_args {
   const char *logit_bias;
   uint64_t seed;
   cli_strings stops, extra_eos;
+  /* speculation */
+  const char *draft_model;
+  int draft_tokens;
+  bool lookup;
   /* serving */
   const char *host;
   cli_strings aliases;

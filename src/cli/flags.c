@@ -78,6 +78,13 @@ const cli_flag cli_flags[] = {
            "per occurrence of a token; 0: off"),
     NUMBER("--seed", FLAG_SEED, seed, MODELS, 0, 0, 0, "N",
            "of the random draws; drawn where absent (--stats, --json show it)"),
+    /* speculation */
+    FLAG("--draft-model", FLAG_STRING, draft_model, SAMPLES, "MODEL",
+         "a smaller model with the same vocabulary guesses tokens ahead; changes no bit"),
+    FLAG("--prompt-lookup|--lookup", FLAG_BOOL, lookup, SAMPLES, NULL,
+         "tokens are guessed ahead where the text repeats itself; changes no bit"),
+    NUMBER("--num-draft-tokens", FLAG_INT, draft_tokens, SAMPLES, 1, 32, 0, "N",
+           "tokens that are guessed ahead at most; 3 with --draft-model, 10 with --prompt-lookup where absent"),
     /* serving */
     FLAG("--host", FLAG_STRING, host, V(SERVE), "ADDRESS", "where to listen; 127.0.0.1 where absent"),
     NUMBER("--port", FLAG_INT, port, V(SERVE), 0, 65535, 8080, "N", "0: any that is free"),

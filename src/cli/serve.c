@@ -83,7 +83,8 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
       .seeded = ARGS_GIVEN(a, seed),
       .max_tokens = a->max_tokens,
       .variables = r->variables,
-      .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
+      .scheduling =
+          {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes, .draft = r->draft},
       .log = log_line,
       .user = &lost_lines,
   };

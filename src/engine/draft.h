@@ -3,12 +3,11 @@
  * A guess decides how fast an answer comes and never which one: the target draws its own token behind every row, and a
  * guess counts where it is that token (reply.h). So nothing here has to be exact, reproducible or right.
  *
- *   lookup      the last tokens, 5 of them or at least 2, where they stood before: what followed there. For answers that
- *               repeat their prompt: edits, quotations, code.
- *   a model     a smaller one with the same vocabulary goes ahead token by token. It draws with the target's options and
- *               with the random number that the target will use, so that the two agree when sampling too. Its keys and
- *               values are its own, plain, and follow the answer; a prompt is read in pieces, `share` tokens a turn.
- *   a function  of the caller's.
+ *   lookup      the last tokens, 5 of them or at least 2, where they stood before: what followed there. For answers
+ * that repeat their prompt: edits, quotations, code. a model     a smaller one with the same vocabulary goes ahead
+ * token by token. It draws with the target's options and with the random number that the target will use, so that the
+ * two agree when sampling too. Its keys and values are its own, plain, and follow the answer; a prompt is read in
+ * pieces, `share` tokens a turn. a function  of the caller's.
  *
  * How many. A row more in a forward is not free, and neither is a token of the draft model. From what became of former
  * guesses comes a chance p that the next one is right, and from it the number k for which (tokens expected) / (cost) is

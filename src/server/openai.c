@@ -3,7 +3,18 @@
 
 static json_t *usage_of(const conversation *v)
 {
-  return oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
+  json_t *usage =
+      oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
+  uint64_t drafted = 0, accepted = 0;
+  for (int i = 0; i < v->set->n; i++) {
+    drafted += v->set->at[i].end.drafted;
+    accepted += v->set->at[i].end.accepted;
+  }
+  if (draft_asked(&v->server->options.scheduling.draft))
+    json_object_set_new(usage, "completion_tokens_details",
+                        json_pack("{sI sI}", "accepted_prediction_tokens", (json_int_t)accepted,
+                                  "rejected_prediction_tokens", (json_int_t)(drafted - accepted)));
+  return usage;
 }
 
 static void whole(conversation *v, buf *out)

@@ -248,6 +248,29 @@ def test_prefixes(s):
     tally.check("metrics of prefixes", s.metric("cached_tokens_total") > 0 and 0 < s.metric("prefixes") <= 10 and s.metric("prefix_bytes") > 0)
 
 
+def test_speculation():
+    """Guessing ahead, by lookup and by a model: the same answers, alone and at once; usage and metrics count the guesses."""
+    model, other = GOLDEN / "gemma3-bf16" / "model", GOLDEN / "qwen3-f16" / "model"
+    bodies = [chat(p, max_tokens=30, temperature=0.3 * (i % 3), seed=i) for i, p in enumerate(PROMPTS)]
+    with Server(model) as plain:
+        want = at_once([lambda b=b: plain.ask(CHAT, b)[1]["choices"] for b in bodies])
+        usage = plain.ask(CHAT, bodies[0])[1]["usage"]
+        tally.check("no guesses: no details", "completion_tokens_details" not in usage, usage)
+    for flags in (("--prompt-lookup", "--num-draft-tokens", 20), ("--draft-model", other)):
+        with Server(model, *flags) as s:
+            for round in range(2):
+                got = at_once([lambda b=b: s.ask(CHAT, b)[1] for b in bodies])
+                for w, g, p in zip(want, got, PROMPTS):
+                    tally.check(f"{flags[0]}, round {round}, {p[:10]!r}: the same answer", g.get("choices") == w, lambda: f"{g} {w}")
+            details = [g["usage"]["completion_tokens_details"] for g in got]
+            tally.check(f"{flags[0]}: details", all(d["accepted_prediction_tokens"] >= 0 and d["rejected_prediction_tokens"] >= 0 for d in details), details)
+            drafted, accepted = s.metric("drafted_tokens_total"), s.metric("accepted_tokens_total")
+            tally.check(f"{flags[0]}: metrics", 0 < drafted and 0 <= accepted <= drafted, (drafted, accepted))
+            last = [e for e in s.stream(CHAT, {**bodies[2], "stream_options": {"include_usage": True}}) if e != "[DONE]"][-1]
+            tally.check(f"{flags[0]}: a stream's usage", "completion_tokens_details" in last["usage"], last)
+            tally.check(f"{flags[0]}: ends well", s.end() == 0, s.status)
+
+
 def test_slow_reader(s):
     """Ten who never read do not hold up others, nor does one who sends half a request."""
     socks = [endless(s, tokens=900) for _ in range(10)]
@@ -429,6 +452,7 @@ def main():
     with Server(GOLDEN / "llama-4bit" / "model", "--backend", "ref", "--threads", 1, "--ctx", 100000, "--decode-concurrency", 1, "--queue", 2) as s:
         test_disconnect(s)
         test_overload(s)
+    test_speculation()
     test_end()
     test_full_log()
     test_death()

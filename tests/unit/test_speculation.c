@@ -150,8 +150,7 @@ static void in_bounded_caches_too(void **state)
   for (int c = 0; c < 2; c++)
     for (int fast = 0; fast < 2; fast++)
       for (int i = 0; i < 3; i++) {
-        tern_model_options options = {
-            .numerics = fast ? TERN_FAST : TERN_EXACT, .threads = 1, .max_kv_size = sizes[i]};
+        tern_model_options options = {.numerics = fast ? TERN_FAST : TERN_EXACT, .threads = 1, .max_kv_size = sizes[i]};
         expect_guesses_change_no_bit(unbounded[c], options, 7);
         expect_guesses_change_no_bit(unbounded[c], options, 50);
       }
