@@ -77,4 +77,28 @@ bool kv_seq_can_resume(const kv_seq *seq, int64_t length);
 /* Makes `to` hold what `from` holds, by reference. What `to` held is released. TERN_E_NOMEM: `to` is then empty. */
 tern_status kv_seq_clone(kv_seq *to, const kv_seq *from, tern_error *err);
 
+/* ---- images: what a file keeps of a sequence ---- */
+
+/* One slot's table. A place is a block of its own, nothing, or the block that another sequence has at this place. */
+enum { KV_NOTHING, KV_OWN, KV_SHARED };
+typedef struct kv_table {
+  bool quantised;
+  size_t size, first;    /* `first`: of a ring, as it stands in the sequence */
+  const uint8_t *places; /* [size] KV_... */
+} kv_table;
+
+int kv_store_slots(const kv_store *store);
+/* Bytes of a block, 0 where the slot is never so. */
+size_t kv_store_block_bytes(const kv_store *store, int slot, bool quantised);
+/* The table of a slot, without the places; and those: places [size], SHARED where `with` (may be NULL) has the block.
+ */
+kv_table kv_seq_table(const kv_seq *seq, int slot);
+void kv_seq_places(const kv_seq *seq, int slot, const kv_seq *with, uint8_t *places);
+/* One block's bytes, to and from the host. */
+void kv_seq_read_block(const kv_seq *seq, int slot, size_t i, void *to);
+void kv_seq_write_block(kv_seq *seq, int slot, size_t i, const void *from);
+/* Gives an empty sequence such tables [slots]; blocks of its own are there and not yet written. TERN_E_FORMAT: no
+ * sequence of `length` tokens looks like that. On failure it is empty. */
+tern_status kv_seq_restore(kv_seq *seq, const kv_table *tables, const kv_seq *with, int64_t length, tern_error *err);
+
 #endif

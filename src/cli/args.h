@@ -73,6 +73,8 @@ typedef struct cli_args {
   const char *host;
   cli_strings aliases;
   int port, rows, queue, prefixes;
+  const char *prefix_dir;
+  int prefix_dir_mb;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */

@@ -92,6 +92,10 @@ const cli_flag cli_flags[] = {
     NUMBER("--decode-concurrency", FLAG_INT, rows, V(SERVE), 1, 64, 32, "N", "answers that run together"),
     NUMBER("--prompt-cache-size", FLAG_INT, prefixes, V(SERVE), 0, 1000, 10, "N",
            "conversations whose state is kept for their next turn; changes no bit; 0: none"),
+    FLAG("--prompt-cache-dir", FLAG_STRING, prefix_dir, V(SERVE), "DIR",
+         "where that state outlives the server: read at the start, written at the end; changes no bit"),
+    NUMBER("--prompt-cache-dir-mb", FLAG_INT, prefix_dir_mb, V(SERVE), 1, 1 << 30, 4096, "N",
+           "megabytes that the files in --prompt-cache-dir may take"),
     NUMBER("--queue", FLAG_INT, queue, V(SERVE), 1, 1 << 16, 128, "N",
            "answers that wait for room; beyond that requests get status 429"),
     /* logits */

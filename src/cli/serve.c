@@ -68,12 +68,19 @@ static void raise_file_limit(void)
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+static void tell_prefix_dir(void *user, const char *line)
+{
+  (void)user;
+  say_warning("%s", line);
+}
+
 /* Until a signal came or the worker died. */
 static tern_status serve(const cli_args *a, const answerer *r, const char *const *names, size_t n_names,
                          tern_error *err)
 {
   server *s;
   size_t lost_lines = 0;
+  prefix_dir kept = {.path = a->prefix_dir, .most_bytes = (size_t)a->prefix_dir_mb * 1000000, .tell = tell_prefix_dir};
   server_options options = {
       .host = a->host ? a->host : "127.0.0.1",
       .port = a->port,
@@ -83,8 +90,12 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
       .seeded = ARGS_GIVEN(a, seed),
       .max_tokens = a->max_tokens,
       .variables = r->variables,
-      .scheduling =
-          {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes, .draft = r->draft},
+      .scheduling = {.context = a->context,
+                     .rows = a->rows,
+                     .queue = a->queue,
+                     .prefixes = a->prefixes,
+                     .prefix_dir = a->prefix_dir ? &kept : NULL,
+                     .draft = r->draft},
       .log = log_line,
       .user = &lost_lines,
   };
@@ -129,6 +140,8 @@ tern_status verb_serve(const cli_args *a, tern_error *err)
   char *dir;
   answerer r = {0};
   args_model_and_text(a, &name, &nothing);
+  if (ARGS_GIVEN(a, prefix_dir_mb) && !a->prefix_dir)
+    return err_set(err, TERN_E_USAGE, "--prompt-cache-dir-mb: changes nothing without --prompt-cache-dir");
   TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
   tern_status status = answer_open(a, dir, &r, err);
   if (status == TERN_OK)

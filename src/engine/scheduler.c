@@ -612,6 +612,8 @@ static tern_status check_options(const tern_model *m, const sched_options *o, te
     return err_set(err, TERN_E_USAGE, "rows: %d: 1 to %d run together", o->rows, MODEL_MAX_ROWS);
   if (o->prefixes < 0 || o->queue < 0 || o->prompt_share < 0 || o->context < 0)
     return err_set(err, TERN_E_USAGE, "scheduler: negative numbers mean nothing here");
+  if (o->prefix_dir && !o->prefixes)
+    return err_set(err, TERN_E_USAGE, "prompt-cache-dir: nothing is kept with a prompt-cache-size of 0");
   const model *net = m->net;
   if (net->weights.positions.data && o->context > net->weights.positions.n)
     return err_set(err, TERN_E_LIMIT, "ctx: %d positions, but %s has learned %lld and no more", o->context,
@@ -639,11 +641,16 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
   s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
   s->scratch = model_scratch_bytes(m->net, 0);
-  tern_status status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
+  tern_status status = o.prefix_dir ? prefix_dir_check(o.prefix_dir, err) : TERN_OK;
+  if (status == TERN_OK)
+    status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
   if (status != TERN_OK) {
     mem_free(s);
     return status;
   }
+  if (o.prefix_dir)
+    s->stats.prefixes = prefix_dir_load(o.prefix_dir, m->net, s->prefixes);
+  s->stats.prefix_bytes = prefixes_bytes(s->prefixes);
   pthread_mutex_init(&s->lock, NULL);
   pthread_cond_init(&s->news, NULL);
   if (start_worker(s)) {
@@ -666,6 +673,8 @@ void sched_close(scheduler *s)
   pthread_cond_signal(&s->news);
   pthread_mutex_unlock(&s->lock);
   pthread_join(s->worker, NULL);
+  if (s->options.prefix_dir && s->death.status == TERN_E_CANCELLED) /* not what a broken forward left */
+    prefix_dir_save(s->options.prefix_dir, s->model->net, s->prefixes);
   prefixes_close(s->prefixes);
   pthread_cond_destroy(&s->news);
   pthread_mutex_destroy(&s->lock);

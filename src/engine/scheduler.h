@@ -40,17 +40,19 @@
 #include <stdatomic.h>
 
 #include "engine/draft.h"
+#include "engine/prefix_dir.h"
 
 typedef struct scheduler scheduler;
 
 typedef struct sched_options {
-  int context;        /* positions of one job at most; 0: the model's own */
-  int rows;           /* jobs that run together, at most MODEL_MAX_ROWS; 0: SCHED_ROWS */
-  int queue;          /* jobs that may wait; 0: SCHED_QUEUE */
-  int prompt_share;   /* prompt tokens in a step beside decoding jobs; 0: SCHED_PROMPT_SHARE */
-  int prefixes;       /* states of ended jobs that are kept for later ones; 0: none */
-  size_t state_bytes; /* > 0: state of all running jobs at most; 0: what the machine has free at open */
-  tern_draft draft;   /* its model is the scheduler's alone while that is open */
+  int context;                  /* positions of one job at most; 0: the model's own */
+  int rows;                     /* jobs that run together, at most MODEL_MAX_ROWS; 0: SCHED_ROWS */
+  int queue;                    /* jobs that may wait; 0: SCHED_QUEUE */
+  int prompt_share;             /* prompt tokens in a step beside decoding jobs; 0: SCHED_PROMPT_SHARE */
+  int prefixes;                 /* states of ended jobs that are kept for later ones; 0: none */
+  size_t state_bytes;           /* > 0: state of all running jobs at most; 0: what the machine has free at open */
+  const prefix_dir *prefix_dir; /* what is kept is read from there at open and written at close; NULL: neither */
+  tern_draft draft;             /* its model is the scheduler's alone while that is open */
   void (*on_death)(void *user, const tern_error *err); /* may be NULL */
   void *user;
 } sched_options;

@@ -248,6 +248,50 @@ def test_prefixes(s):
     tally.check("metrics of prefixes", s.metric("cached_tokens_total") > 0 and 0 < s.metric("prefixes") <= 10 and s.metric("prefix_bytes") > 0)
 
 
+def test_prompt_cache_dir():
+    """A server that ends leaves its conversations in a folder, and the next one goes on from there in the same words."""
+    for name, flags in (("gemma3-bf16", ()), ("llama-4bit", ("--numerics", "fast", "--kv-bits", 8, "--kv-group-size", 32, "--quantized-kv-start", 0))):
+        model = GOLDEN / name / "model"
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Path(folder) / "kept"
+            flags = (*flags, "--prompt-cache-dir", kept)
+            talk, cached = [], []
+            for turn in range(4):
+                talk += [{"role": "user", "content": f"and what of {turn}, then?"}]
+                body = {"messages": talk, "max_tokens": 20, "temperature": 0.7, "seed": turn}
+                with Server(model, *flags[:-2]) as plain:
+                    want = plain.ask(CHAT, body)[1]
+                with Server(model, *flags) as s:
+                    got = s.ask(CHAT, body)[1]
+                    tally.check(f"{name}, turn {turn}: ends well", s.end() == 0 and "warning" not in s.err, s.err)
+                tally.check(f"{name}, turn {turn}: the same answer", got["choices"] == want["choices"], lambda: f"{got} {want}")
+                cached.append(got["usage"]["prompt_tokens_details"]["cached_tokens"])
+                talk += [got["choices"][0]["message"]]
+            tally.check(f"{name}: found after each restart", cached[0] == 0 and all(c > 0 for c in cached[1:]), cached)
+            files = sorted(kept.iterdir())
+            tally.check(f"{name}: files for their user alone", files and all(f.stat().st_mode & 0o77 == 0 for f in files), files)
+            for file in files:
+                with open(file, "r+b") as f:
+                    f.seek(file.stat().st_size // 2)
+                    byte = f.read(1)
+                    f.seek(-1, 1)
+                    f.write(bytes([byte[0] ^ 1]))
+            body["messages"] = talk[:-1]
+            with Server(model, *flags) as s:
+                got = s.ask(CHAT, body)[1]
+                tally.check(f"{name}, damaged: the same answer", got["choices"] == want["choices"], lambda: f"{got} {want}")
+                tally.check(f"{name}, damaged: nothing found", got["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, got["usage"])
+                tally.check(f"{name}, damaged: ends well", s.end() == 0, s.status)
+            aside = [f for f in kept.iterdir() if f.name.endswith(".aside")]
+            tally.check(f"{name}, damaged: set aside", aside, aside)
+            with Server(model, *flags) as s:
+                again = s.ask(CHAT, body)[1]
+                tally.check(f"{name}: whole again", again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0 and again["choices"] == want["choices"], again)
+    for flags, words in (((0, "--prompt-cache-dir", "/tmp"), "nothing is kept"), ((5, "--prompt-cache-dir", "/proc/no/where"), "/proc/no/where"), ((5, "--prompt-cache-dir-mb", "9"), "changes nothing without")):
+        done = tern("serve", GOLDEN / "llama-4bit" / "model", "--port", "0", "--prompt-cache-size", *flags)
+        tally.check(f"refused: {words}", done.status in (1, 2) and words in done.err, done.err)
+
+
 def test_speculation():
     """Guessing ahead, by lookup and by a model: the same answers, alone and at once; usage and metrics count the guesses."""
     model, other = GOLDEN / "gemma3-bf16" / "model", GOLDEN / "qwen3-f16" / "model"
@@ -453,6 +497,7 @@ def main():
         test_disconnect(s)
         test_overload(s)
     test_speculation()
+    test_prompt_cache_dir()
     test_end()
     test_full_log()
     test_death()
