@@ -144,6 +144,17 @@ size_t kv_store_bytes(const kv_store *store)
   return store->bytes;
 }
 
+size_t kv_store_held(const kv_store *store)
+{
+  size_t bytes = store->bytes;
+  for (int i = 0; i < store->n_lanes; i++)
+    for (form f = PLAIN; f < FORMS; f++) {
+      const shelf *s = &store->lanes[i].shelves[f];
+      bytes -= (s->count - s->promised) * s->block_bytes;
+    }
+  return bytes;
+}
+
 /* Blocks that a sequence of `positions` may hold at once in this lane, a copy of its last one included. */
 static size_t need_of(const lane *l, int64_t positions, int piece)
 {

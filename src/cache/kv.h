@@ -47,6 +47,7 @@ tern_status kv_store_open(ops_context *cx, const kv_slot *slots, int n_slots, kv
 /* Every sequence must be closed before. */
 void kv_store_close(kv_store *store);
 size_t kv_store_bytes(const kv_store *store); /* of all blocks, used and free */
+size_t kv_store_held(const kv_store *store);  /* of those that sequences hold or were promised */
 /* Bytes of blocks that one sequence of `positions` needs in steps of up to `piece` tokens. */
 size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece);
 

@@ -359,8 +359,7 @@ static const uint8_t *fill(const model *m, kv_seq *seq, const kv_table *tables, 
   return block;
 }
 
-tern_status prefix_file_restore(model *m, const prefix_image *image, kv_seq **state, kv_seq **snapshot,
-                                tern_error *err)
+tern_status prefix_file_restore(model *m, const prefix_image *image, kv_seq **state, kv_seq **snapshot, tern_error *err)
 {
   const prefix_head *h = image->head;
   kv_seq *seq[2] = {NULL, NULL};

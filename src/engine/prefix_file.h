@@ -55,9 +55,9 @@ tern_status prefix_file_write(int fd, const char *name, const model *m, const ch
 /* What a file holds, checked; points into its bytes. */
 typedef struct prefix_image {
   const prefix_head *head;
-  const int32_t *ids;      /* [head->length] */
-  kv_table *tables;        /* [sequences * slots]; mem_free */
-  const uint8_t *blocks;   /* the first one */
+  const int32_t *ids;    /* [head->length] */
+  kv_table *tables;      /* [sequences * slots]; mem_free */
+  const uint8_t *blocks; /* the first one */
 } prefix_image;
 
 /* TERN_E_FORMAT: it is not whole, or not this model's. data: 64-byte aligned. */

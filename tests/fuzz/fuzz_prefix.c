@@ -1,6 +1,6 @@
-/* fuzz_prefix.c - any bytes as a kept prefix: parsed and restored, or refused, within bounds. Where the bytes begin with
- * 'S', what follows is sealed first: given the key, the sum and the digest that are asked for, so that the checks behind
- * them are reached; with 'Q', for a model whose keys are quantised from a position on. */
+/* fuzz_prefix.c - any bytes as a kept prefix: parsed and restored, or refused, within bounds. Where the bytes begin
+ * with 'S', what follows is sealed first: given the key, the sum and the digest that are asked for, so that the checks
+ * behind them are reached; with 'Q', for a model whose keys are quantised from a position on. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -232,9 +232,9 @@ def test_overload(slow):
     tally.check("room again", until(lambda: slow.ask(CHAT, chat("Hello", max_tokens=2))[0] == 200))
 
 
-def test_prefixes(s):
+def test_prefixes(s, name="llama-4bit"):
     """Turns of two conversations find their state again, and have the text of a server that keeps none."""
-    with Server(GOLDEN / "llama-4bit" / "model", "--prompt-cache-size", 0) as plain:
+    with Server(GOLDEN / name / "model", "--prompt-cache-size", 0) as plain:
         talks = [[{"role": "user", "content": "Hello"}], [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]]
         for turn in range(4):
             for talk in talks:
@@ -246,6 +246,23 @@ def test_prefixes(s):
                 tally.check(f"turn {turn}: none", want["usage"]["prompt_tokens_details"]["cached_tokens"] == 0)
                 talk += [got["choices"][0]["message"], {"role": "user", "content": f"and {turn}?"}]
     tally.check("metrics of prefixes", s.metric("cached_tokens_total") > 0 and 0 < s.metric("prefixes") <= 10 and s.metric("prefix_bytes") > 0)
+
+
+def test_sliding_prefixes():
+    """The same with windows past which keys are dropped: a short first prompt, turns that alternate, then another system prompt."""
+    model = GOLDEN / "gemma3-bf16" / "model"
+    with Server(model) as s:
+        test_prefixes(s, "gemma3-bf16")
+        with Server(model, "--prompt-cache-size", 0) as plain:
+            said = "the quick brown fox jumps over the lazy dog and then over all the others that lie there"
+            for system in ("Be brief.", "Be long.", "Be brief.", "Be brief and kind."):
+                body = {"messages": [{"role": "system", "content": system}, {"role": "user", "content": said}], "max_tokens": 16}
+                for turn in range(3):
+                    got, want = s.ask(CHAT, body)[1], plain.ask(CHAT, body)[1]
+                    tally.check(f"{system} turn {turn}: text", got["choices"] == want["choices"], lambda: f"{got} {want}")
+                    cached = got["usage"]["prompt_tokens_details"]["cached_tokens"]
+                    tally.check(f"{system} turn {turn}: cached", turn == 0 or cached > 0, got["usage"])
+                    body["messages"] += [got["choices"][0]["message"], {"role": "user", "content": f"and {turn}?"}]
 
 
 def test_prompt_cache_dir():
@@ -497,6 +514,7 @@ def main():
         test_disconnect(s)
         test_overload(s)
     test_speculation()
+    test_sliding_prefixes()
     test_prompt_cache_dir()
     test_end()
     test_full_log()

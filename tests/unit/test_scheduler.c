@@ -24,6 +24,8 @@ typedef struct seen {
   char text[MOST_TEXT];
   int cancel_at; /* token count at which it is cancelled; < 0: never */
   bool cancel_at_start;
+  struct seen *cancels; /* the job that it cancels at `cancels_at` tokens of its own */
+  int cancels_at;
   bool started, ended;
   int order; /* how many ended before it */
   tern_status status;
@@ -85,6 +87,8 @@ static void on_token(void *user, const reply *r)
   pthread_mutex_unlock(&s->house->lock);
   if ((int)s->n_ids == s->cancel_at)
     sched_cancel(s->house->scheduler, &s->job);
+  if (s->cancels && (int)s->n_ids == s->cancels_at)
+    sched_cancel(s->house->scheduler, &s->cancels->job);
 }
 
 static void on_end(void *user, const sched_end *end)
@@ -584,6 +588,76 @@ static void a_job_may_end_between_any_two_steps(void **state)
   tern_model_close(m);
 }
 
+/* The neighbour's k-th token cancels a job that reads four tokens of its prompt a step, and then decodes: between every
+ * two of its steps. Every block comes back, and the neighbour is as alone. */
+static void cancel_between_steps(tern_model *m, sched_options options, const char *name)
+{
+  house h = {.model = m};
+  seen *beside = calloc(1, sizeof *beside), *want = calloc(1, sizeof *want), *s = calloc(1, sizeof *s);
+  make_job(want, &h, 0);
+  want->job.options.max_tokens = MOST_TOKENS;
+  want->job.options.ignore_eos = true;
+  run_alone(want);
+  options.prompt_share = 4;
+  house_open(&h, m, options);
+  int while_reading = 0, while_decoding = 0;
+  for (int at = 1; at <= MOST_TOKENS - 2; at++) {
+    make_job(beside, &h, 0); /* a prompt of one token: it decodes from the first step on */
+    make_job(s, &h, 5);      /* a prompt of 100 */
+    beside->job.options.max_tokens = MOST_TOKENS;
+    beside->job.options.ignore_eos = s->job.options.ignore_eos = true;
+    s->job.options.max_tokens = 200;
+    beside->cancels = s;
+    beside->cancels_at = at;
+    tern_error err = {0};
+    sched_job *both[] = {&s->job, &beside->job};
+    if (sched_submit(h.scheduler, both, 2, &err) != TERN_OK)
+      fail_msg("%s", err.text);
+    await_end(&h, s);
+    await_end(&h, beside);
+    assert_int_equal(s->status, TERN_E_CANCELLED);
+    assert_true(s->n_ids < 200);
+    while_reading += s->n_ids == 0 && s->job.position > 0;
+    while_decoding += s->n_ids > 0;
+    expect_same(beside, want, true, 0, name);
+    if (!options.prefixes && kv_store_held(m->net->store))
+      fail_msg("%s: cancelled at step %d: %zu bytes of blocks are still held", name, at, kv_store_held(m->net->store));
+    if (options.draft.model && kv_store_held(options.draft.model->net->store))
+      fail_msg("%s: cancelled at step %d: the draft model's blocks are still held", name, at);
+  }
+  /* With lookup the neighbour may be done before the job has read its prompt. */
+  if ((!while_decoding && !options.draft.lookup) || (!options.prefixes && while_reading < 20))
+    fail_msg("%s: %d cancelled while they read, %d while they decoded", name, while_reading, while_decoding);
+  house_close(&h);
+  assert_int_equal(kv_store_held(m->net->store), 0);
+  free(beside);
+  free(want);
+  free(s);
+}
+
+static void blocks_come_back_wherever_a_job_is_cancelled(void **state)
+{
+  (void)state;
+  static const char *const checkpoints[] = {"gemma3-bf16", "llama-4bit"};
+  tern_model *other = open_model("qwen3-f16", (tern_model_options){0});
+  for (int c = 0; c < 2; c++) {
+    tern_model *m = open_model(checkpoints[c], (tern_model_options){0});
+    cancel_between_steps(m, (sched_options){0}, checkpoints[c]);
+    cancel_between_steps(m, (sched_options){.prefixes = 3}, checkpoints[c]);
+    cancel_between_steps(m, (sched_options){.draft = {.model = other, .tokens = 1, .always = true}}, checkpoints[c]);
+    tern_model_close(m);
+  }
+  tern_model_close(other);
+  static const tern_model_options options[] = {{.max_kv_size = 30},
+                                               {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 50}};
+  for (int i = 0; i < 2; i++) {
+    tern_model *m = open_model("qwen3-f16", options[i]);
+    cancel_between_steps(m, (sched_options){0}, "qwen3-f16");
+    cancel_between_steps(m, (sched_options){.draft = {.lookup = true}}, "qwen3-f16");
+    tern_model_close(m);
+  }
+}
+
 static void closing_ends_what_runs_and_waits(void **state)
 {
   (void)state;
@@ -735,6 +809,7 @@ int main(void)
       cmocka_unit_test(a_mixed_load_with_prefixes_too),
       cmocka_unit_test(prefixes_yield_to_jobs),
       cmocka_unit_test(a_job_may_end_between_any_two_steps),
+      cmocka_unit_test(blocks_come_back_wherever_a_job_is_cancelled),
       cmocka_unit_test(closing_ends_what_runs_and_waits),
       cmocka_unit_test(jobs_wait_for_memory_in_order),
       cmocka_unit_test(what_is_set_aside_is_not_free),
