@@ -97,7 +97,7 @@ void drafter_close(drafter *d)
 }
 
 tern_status drafter_begin(drafter *d, const tern_generate_options *options, const int32_t *ids, size_t n, int64_t limit,
-                          tern_error *err)
+                          prefixes *kept, tern_error *err)
 {
   size_t same = 0;
   if (!mem_grow(&d->ids, &d->capacity, (size_t)limit + 1 + REPLY_MOST_DRAFTS, sizeof *d->ids))
@@ -114,6 +114,8 @@ tern_status drafter_begin(drafter *d, const tern_generate_options *options, cons
   if (!d->options.model)
     return TERN_OK;
   draft_model_cut(d, (int64_t)same);
+  if (kept && !d->consumed)
+    d->consumed = prefixes_resume(kept, d->state, ids, (int64_t)n);
   return draft_model_begin(d, options, limit, err);
 }
 

@@ -22,6 +22,7 @@
 #ifndef TERN_ENGINE_DRAFT_H
 #define TERN_ENGINE_DRAFT_H
 
+#include "engine/prefixes.h"
 #include "engine/reply.h"
 
 typedef struct drafter drafter;
@@ -43,9 +44,12 @@ size_t draft_scratch_bytes(const tern_draft *o, int64_t positions);
 /* Options as draft_check let them pass. */
 tern_status drafter_open(const tern_draft *o, const tern_model *target, drafter **out, tern_error *err);
 void drafter_close(drafter *d); /* NULL is fine */
-/* A new answer behind ids[0..n): positions up to `limit`. What the state has of them is kept. */
+/* A new answer behind ids[0..n): positions up to `limit`. What the state has of them is kept; an empty one begins where
+ * one of `kept` (of the draft model; may be NULL) ends. */
 tern_status drafter_begin(drafter *d, const tern_generate_options *options, const int32_t *ids, size_t n, int64_t limit,
-                          tern_error *err);
+                          prefixes *kept, tern_error *err);
+/* Leaves the draft model's state for later drafters. */
+void drafter_keep(const drafter *d, prefixes *kept);
 
 /* One timeline: the prompt that drafter_begin got, and what the reply has taken since. */
 typedef struct draft_turn {

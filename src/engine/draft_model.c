@@ -37,6 +37,15 @@ void draft_model_cut(drafter *d, int64_t length)
   kv_seq_truncate(d->state, d->consumed);
 }
 
+/* Its bits are nobody's promise, so that all of it serves: as if no token of it had been stepped. */
+void drafter_keep(const drafter *d, prefixes *kept)
+{
+  if (d->state)
+    prefixes_keep(
+        kept, &(prefix_of){
+                  .state = d->state, .prompt = d->ids, .n = d->consumed, .length = d->consumed, .split = d->consumed});
+}
+
 /* The target's options; greedy where they do not hold for the part of the vocabulary that both have. */
 static tern_status open_sampler(drafter *d, const tern_generate_options *options, tern_error *err)
 {

@@ -64,7 +64,7 @@ static tern_status run(tern_session *s, reply *r, const int32_t *ids, size_t n, 
   session_request request = {.ids = ids, .n = n, .limit = (int64_t)(n + r->max_tokens - 1)};
   result->prompt_tokens = n;
   if (s->drafter)
-    TRY(drafter_begin(s->drafter, r->options, ids, n, request.limit, err));
+    TRY(drafter_begin(s->drafter, r->options, ids, n, request.limit, NULL, err));
   TRY(session_sync(s->timeline, &request, &sink, &result->cached_tokens, err));
   double prompt_end = seconds();
   result->prompt_seconds = prompt_end - start;

@@ -39,7 +39,8 @@ struct scheduler {
   /* the worker's own */
   job_list waiting;
   prefixes *prefixes;
-  bool forgets; /* jobs need a snapshot at their split */
+  prefixes *draft_prefixes; /* of the draft model; NULL: there is none */
+  bool forgets;             /* jobs need a snapshot at their split */
   sched_job *running[MODEL_MAX_ROWS];
   int n_running;
   size_t set_aside; /* of running jobs */
@@ -79,6 +80,19 @@ static sched_job *list_take(job_list *l)
   return j;
 }
 
+/* ---- what is kept ---- */
+
+static size_t kept_bytes(const scheduler *s)
+{
+  return prefixes_bytes(s->prefixes) + (s->draft_prefixes ? prefixes_bytes(s->draft_prefixes) : 0);
+}
+
+/* A draft model's first: reading again is cheap there. */
+static bool forget_one(scheduler *s)
+{
+  return (s->draft_prefixes && prefixes_forget_one(s->draft_prefixes)) || prefixes_forget_one(s->prefixes);
+}
+
 /* ---- the end of a job ---- */
 
 static void count_start(scheduler *s, sched_job *j)
@@ -97,7 +111,7 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
   s->inside--;
   s->stats.running -= j->runs;
   s->stats.state_bytes = s->set_aside;
-  s->stats.prefix_bytes = prefixes_bytes(s->prefixes);
+  s->stats.prefix_bytes = kept_bytes(s);
   s->stats.prefixes = prefixes_count(s->prefixes);
   bool given_up = end->status == TERN_E_CANCELLED || (end->status == TERN_OK && end->finish[0] == 'c');
   if (given_up)
@@ -112,6 +126,8 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
 /* What an ended job consumed, for later ones. */
 static void keep_prefix(scheduler *s, const sched_job *j)
 {
+  if (j->drafter && s->draft_prefixes)
+    drafter_keep(j->drafter, s->draft_prefixes);
   if (!j->state || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
     return;
   prefix_of of = {.state = j->state,
@@ -201,7 +217,7 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
   for (;;) {
     j->cached = prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
     tern_status status = model_reserve(net, j->state, j->cached, j->limit, &j->err);
-    if (status == TERN_OK || !prefixes_forget_one(s->prefixes))
+    if (status == TERN_OK || !forget_one(s))
       return status;
     kv_seq_truncate(j->state, 0);
   }
@@ -212,7 +228,7 @@ static tern_status reserve_drafter(scheduler *s, sched_job *j)
   if (!draft_asked(&s->options.draft))
     return TERN_OK;
   TRY(drafter_open(&s->options.draft, s->model, &j->drafter, &j->err));
-  return drafter_begin(j->drafter, &j->options, j->ids, j->n, j->limit, &j->err);
+  return drafter_begin(j->drafter, &j->options, j->ids, j->n, j->limit, s->draft_prefixes, &j->err);
 }
 
 /* Memory, sampler and all else that the job's steps need. *wait: not now. */
@@ -222,7 +238,7 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
   *wait = s->n_running > 0 && all > most;
   if (*wait)
     return TERN_OK;
-  while (sum(all, prefixes_bytes(s->prefixes)) > most && prefixes_forget_one(s->prefixes))
+  while (sum(all, kept_bytes(s)) > most && forget_one(s))
     ;
   tern_status status = reserve_state(s, j);
   if (status == TERN_OK)
@@ -621,6 +637,15 @@ static tern_status check_options(const tern_model *m, const sched_options *o, te
   return TERN_OK;
 }
 
+static void free_all(scheduler *s)
+{
+  prefixes_close(s->prefixes);
+  prefixes_close(s->draft_prefixes);
+  pthread_cond_destroy(&s->news);
+  pthread_mutex_destroy(&s->lock);
+  mem_free(s);
+}
+
 tern_status sched_open(tern_model *m, const sched_options *options, scheduler **out, tern_error *err)
 {
   sched_options o = options ? *options : (sched_options){0};
@@ -637,6 +662,8 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   s->context = o.context ? o.context : session_default_context(&m->net->config);
   list_clear(&s->inbox);
   list_clear(&s->waiting);
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->news, NULL);
   s->retry = true;
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
   s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
@@ -644,24 +671,19 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   tern_status status = o.prefix_dir ? prefix_dir_check(o.prefix_dir, err) : TERN_OK;
   if (status == TERN_OK)
     status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
-  if (status != TERN_OK) {
-    mem_free(s);
-    return status;
-  }
-  if (o.prefix_dir)
+  if (status == TERN_OK && o.draft.model)
+    status = prefixes_open(o.draft.model->net, o.prefixes, s->budget / PREFIX_SHARE, &s->draft_prefixes, err);
+  if (status == TERN_OK && o.prefix_dir)
     s->stats.prefixes = prefix_dir_load(o.prefix_dir, m->net, s->prefixes);
-  s->stats.prefix_bytes = prefixes_bytes(s->prefixes);
-  pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->news, NULL);
-  if (start_worker(s)) {
-    prefixes_close(s->prefixes);
-    pthread_cond_destroy(&s->news);
-    pthread_mutex_destroy(&s->lock);
-    mem_free(s);
-    return err_nomem(err, "worker thread");
-  }
-  *out = s;
-  return TERN_OK;
+  if (status == TERN_OK)
+    s->stats.prefix_bytes = kept_bytes(s);
+  if (status == TERN_OK && start_worker(s))
+    status = err_nomem(err, "worker thread");
+  if (status != TERN_OK)
+    free_all(s);
+  else
+    *out = s;
+  return status;
 }
 
 void sched_close(scheduler *s)
@@ -675,10 +697,7 @@ void sched_close(scheduler *s)
   pthread_join(s->worker, NULL);
   if (s->options.prefix_dir && s->death.status == TERN_E_CANCELLED) /* not what a broken forward left */
     prefix_dir_save(s->options.prefix_dir, s->model->net, s->prefixes);
-  prefixes_close(s->prefixes);
-  pthread_cond_destroy(&s->news);
-  pthread_mutex_destroy(&s->lock);
-  mem_free(s);
+  free_all(s);
 }
 
 /* ---- other threads ---- */

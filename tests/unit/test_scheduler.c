@@ -466,6 +466,30 @@ static int64_t turn(house *h, int32_t *ids, size_t *n, int more, int sampling, b
   return cached;
 }
 
+/* The draft model's own state is kept too: at the next turn it guesses from the first step on, and every guess is
+ * right. */
+static void draft_models_keep_their_prefixes(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("gemma3-bf16", (tern_model_options){0}),
+             *twin = open_model("gemma3-bf16", (tern_model_options){0});
+  house h;
+  int32_t ids[LONGEST];
+  size_t n = 0;
+  house_open(&h, m, (sched_options){.prefixes = 4, .draft = {.model = twin, .tokens = 4, .always = true}});
+  for (int i = 0; i < 3; i++)
+    turn(&h, ids, &n, 40, 7, false, "gemma3-bf16 with a draft model");
+  sched_stats stats;
+  sched_get_stats(h.scheduler, &stats);
+  assert_true(stats.drafted_tokens > 30);
+  assert_int_equal(stats.accepted_tokens, stats.drafted_tokens);
+  assert_true(kv_store_held(twin->net->store) > 0);
+  house_close(&h);
+  assert_int_equal(kv_store_held(twin->net->store), 0);
+  tern_model_close(m);
+  tern_model_close(twin);
+}
+
 /* Two conversations in turns, one of them also from another beginning, and short ones; some answers are cut. */
 static void converse(tern_model *m, const char *name, sched_options options)
 {
@@ -806,6 +830,7 @@ int main(void)
       cmocka_unit_test(guesses_are_counted),
       cmocka_unit_test(drafts_are_admitted),
       cmocka_unit_test(prefixes_change_no_bit),
+      cmocka_unit_test(draft_models_keep_their_prefixes),
       cmocka_unit_test(a_mixed_load_with_prefixes_too),
       cmocka_unit_test(prefixes_yield_to_jobs),
       cmocka_unit_test(a_job_may_end_between_any_two_steps),

@@ -362,7 +362,7 @@ static void lookup_finds_what_is_there(void **state)
   draft_turn turn = {.drafter = d, .reply = &r, .most = 20};
 
   static const int32_t repeated[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 2, 3, 4, 5, 6};
-  expect_ok(drafter_begin(d, &options, repeated, 19, 100, &err), &err);
+  expect_ok(drafter_begin(d, &options, repeated, 19, 100, NULL, &err), &err);
   expect_ok(draft_guess(&turn, 1, 1, &err), &err);
   assert_true(turn.n > 0 && turn.n <= 6);
   for (int i = 0; i < turn.n; i++)
@@ -370,7 +370,7 @@ static void lookup_finds_what_is_there(void **state)
 
   /* A run that reaches into the end goes on as it went. */
   static const int32_t cycle[] = {9, 1, 2, 3, 1, 2, 3, 1, 2, 3};
-  expect_ok(drafter_begin(d, &options, cycle, 10, 100, &err), &err);
+  expect_ok(drafter_begin(d, &options, cycle, 10, 100, NULL, &err), &err);
   expect_ok(draft_guess(&turn, 1, 1, &err), &err);
   assert_true(turn.n > 3);
   for (int i = 0; i < turn.n; i++)
@@ -378,17 +378,17 @@ static void lookup_finds_what_is_there(void **state)
 
   /* One token alone is no reason to guess, nor is a timeline of one. */
   static const int32_t single[] = {1, 2, 3, 9, 3};
-  expect_ok(drafter_begin(d, &options, single, 5, 100, &err), &err);
+  expect_ok(drafter_begin(d, &options, single, 5, 100, NULL, &err), &err);
   expect_ok(draft_guess(&turn, 1, 1, &err), &err);
   assert_int_equal(turn.n, 0);
-  expect_ok(drafter_begin(d, &options, single, 1, 100, &err), &err);
+  expect_ok(drafter_begin(d, &options, single, 1, 100, NULL, &err), &err);
   expect_ok(draft_guess(&turn, 1, 1, &err), &err);
   assert_int_equal(turn.n, 0);
 
   /* What never comes true is asked for ever less often. */
   int asked = 0;
   make_ids(ids, LONGEST, 1);
-  expect_ok(drafter_begin(d, &options, repeated, 19, 200, &err), &err);
+  expect_ok(drafter_begin(d, &options, repeated, 19, 200, NULL, &err), &err);
   for (int i = 0; i < 64; i++) {
     expect_ok(draft_guess(&turn, 1, 1, &err), &err);
     asked += turn.n;
