@@ -158,6 +158,7 @@ const cli_flag cli_flags[] = {
     /* output */
     FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),
     FLAG("--json", FLAG_BOOL, json, JSONS, NULL, "one JSON document"),
+    FLAG("--man", FLAG_BOOL, man, V(HELP), NULL, "the same as a man page"),
     FLAG("--verbose|-v", FLAG_TRUTH, verbose, ANY, NULL, "tells more on stderr"),
     FLAG("--help|-h", FLAG_BOOL, help, ANY, NULL, "this text"),
 };
