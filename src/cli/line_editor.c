@@ -132,7 +132,7 @@ static unsigned char take_paste(EditLine *edit, wint_t key)
     }
   }
   size_t kept = 0;
-  for (size_t i = 0; i < n; i++)
+  for (size_t i = 0; text && i < n; i++)
     if (text[i] != L'\33')
       text[kept++] = text[i] == L'\r' ? L'\n' : text[i];
   if (kept) {
