@@ -61,7 +61,11 @@ static tern_status run(tern_session *s, reply *r, const int32_t *ids, size_t n, 
   double start = seconds();
   draw d = {.reply = r, .err = err};
   session_sink sink = {sample, &d};
-  session_request request = {.ids = ids, .n = n, .limit = (int64_t)(n + r->max_tokens - 1)};
+  session_request request = {.ids = ids,
+                             .n = n,
+                             .limit = (int64_t)(n + r->max_tokens - 1),
+                             .on_read = r->options->on_prompt,
+                             .user = r->options->user};
   result->prompt_tokens = n;
   if (s->drafter)
     TRY(drafter_begin(s->drafter, r->options, ids, n, request.limit, NULL, err));
