@@ -82,7 +82,7 @@ typedef struct cli_args {
   /* text */
   const char *json_file, *template_file;
   /* measuring */
-  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
+  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths, bench_guesses;
   const char *text_file, *against, *golden;
   int sequence_length, num_samples, repeats;
   int gpu;
