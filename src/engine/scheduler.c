@@ -409,7 +409,9 @@ static tern_status guess(scheduler *s, tern_error *err)
     turns[i] = (draft_turn){.drafter = s->running[i]->drafter,
                             .reply = &s->running[i]->reply,
                             .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
-  TRY(draft_guess(turns, s->n_running, s->options.prompt_share, err));
+  /* A draft model reads as fast as the model does. */
+  int share = steps ? s->options.prompt_share : s->model->net->plan.max_tokens;
+  TRY(draft_guess(turns, s->n_running, share, err));
   for (int i = 0; i < s->n_running; i++) {
     sched_job *j = s->running[i];
     memcpy(j->next_ids + 1, turns[i].ids, (size_t)turns[i].n * sizeof *turns[i].ids);
