@@ -34,6 +34,7 @@ typedef struct job {
   pthread_cond_t news;
   int32_t ids[ANSWER];
   size_t n;
+  int wanted; /* tokens whose coming is told */
   uint64_t rows;
   bool ended;
   tern_status status;
@@ -55,7 +56,13 @@ static prefix_dir place = {.path = folder, .most_bytes = 1 << 30, .tell = tell};
 static void on_token(void *user, const reply *r)
 {
   job *j = user;
-  j->ids[j->n++] = r->token;
+  pthread_mutex_lock(&j->lock);
+  if (j->n < ANSWER)
+    j->ids[j->n] = r->token;
+  j->n++;
+  if ((int)j->n == j->wanted)
+    pthread_cond_signal(&j->news);
+  pthread_mutex_unlock(&j->lock);
 }
 
 static void on_logits(void *user, const float *logits, int vocab)
@@ -243,6 +250,60 @@ static void conversations_outlive_the_scheduler(void **state)
     remove_folder(state);
     mkdir(folder, 0700);
   }
+}
+
+/* An answer that closing cut short, wherever that was: what it had consumed is kept and good. */
+static void answers_that_closing_cut_are_kept(void **state)
+{
+  static const variant cut[] = {{"gemma3-bf16", {0}},
+                                {"qwen2-mxfp4", {.max_kv_size = 30}},
+                                {"llama-4bit", {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 84}}};
+  for (size_t v = 0; v < sizeof cut / sizeof *cut; v++)
+    for (int at = 1; at < 24; at += 4) {
+      tern_model *m = open_model(cut[v].name, cut[v].options);
+      job j = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .wanted = at};
+      tern_error err = {0};
+      talk t = {.seed = 5};
+      uint64_t rows, want;
+      for (; t.n < 80; t.n++)
+        t.ids[t.n] = (int32_t)(t.n * t.n * 7 % 256);
+      scheduler *s = open_scheduler(m, &place);
+      j.job = (sched_job){.ids = t.ids,
+                          .n = t.n,
+                          .top = -1,
+                          .options = {.max_tokens = 600, .ignore_eos = true},
+                          .on_token = on_token,
+                          .on_end = on_end,
+                          .user = &j};
+      sched_job *one = &j.job;
+      assert_int_equal(sched_submit(s, &one, 1, &err), TERN_OK);
+      pthread_mutex_lock(&j.lock);
+      while (j.n < (size_t)at && !j.ended)
+        pthread_cond_wait(&j.news, &j.lock);
+      pthread_mutex_unlock(&j.lock);
+      sched_close(s);
+      assert_int_equal(j.status, TERN_E_CANCELLED);
+      tern_model_close(m);
+
+      m = open_model(cut[v].name, cut[v].options);
+      for (size_t i = 0; i < j.n && i < ANSWER; i++)
+        t.ids[t.n++] = j.ids[i];
+      talk plain = t;
+      s = open_scheduler(m, NULL);
+      turn(s, &plain, 9, &want);
+      sched_close(s);
+      s = open_scheduler(m, &place);
+      int64_t found = turn(s, &t, 9, &rows);
+      if (found < 70 || memcmp(plain.ids, t.ids, t.n * sizeof *t.ids) || rows != want)
+        fail_msg("%s, closed at token %d: %lld tokens found, %s bits", cut[v].name, at, (long long)found,
+                 rows == want ? "the same" : "other");
+      sched_close(s);
+      tern_model_close(m);
+      remove_folder(state);
+      mkdir(folder, 0700);
+    }
+  if (told)
+    fail_msg("%s", last_told);
 }
 
 /* ---- what does not hold ---- */
@@ -453,6 +514,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(conversations_outlive_the_scheduler, fresh_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(answers_that_closing_cut_are_kept, fresh_folder, remove_folder),
       cmocka_unit_test_setup_teardown(damaged_files_are_set_aside, fresh_folder, remove_folder),
       cmocka_unit_test_setup_teardown(files_of_other_models_are_let_be, fresh_folder, remove_folder),
       cmocka_unit_test_setup_teardown(folders_stay_within_their_bytes, fresh_folder, remove_folder),
