@@ -1,5 +1,5 @@
-/* calls.h - the formats in which models call tools: a table with a row each, and readers from a call's text to names and
- * arguments.
+/* calls.h - the formats in which models call tools: a table with a row each, and readers from a call's text to names
+ * and arguments.
  *
  * A format is chosen by marks in the chat template, those of mlx-lm's tokenizer_utils first and in its order, or by
  * name. The readers give what mlx-lm's tool_parsers give; docs/server.md lists where they give more (what the reference
@@ -16,14 +16,14 @@
 #include <stddef.h>
 
 /* One call of a tool. */
-typedef struct call {
+typedef struct tool_call {
   char *name;      /* mem_free */
   char *id;        /* as the model wrote it, mem_free; NULL: the format has none */
   char *arguments; /* the text of a JSON object as Python's json.dumps(ensure_ascii=False) writes it, mem_free */
-} call;
+} tool_call;
 
 typedef struct call_list {
-  call *at;
+  tool_call *at;
   size_t n, capacity;
   bool failed; /* memory ran out */
 } call_list;

@@ -28,16 +28,16 @@ const parts_reasoning *parts_reasoning_find(const char *name);
 /* What the reference would find in the vocabulary, and beyond it; NULL: nothing. */
 const parts_reasoning *parts_reasoning_of(const tok *t);
 const parts_reasoning *parts_reasoning_at(size_t i);
-/* Whether a prompt ends inside of reasoning: templates open the block. `within`: the prompt may end in the middle of it,
- * as where a begun answer is continued; else only white space may follow the marker. */
+/* Whether a prompt ends inside of reasoning: templates open the block. `within`: the prompt may end in the middle of
+ * it, as where a begun answer is continued; else only white space may follow the marker. */
 bool parts_opened(const parts_reasoning *r, const char *prompt, size_t n, bool within);
 
 typedef enum part_kind { PART_REASONING, PART_CONTENT, PART_CALL } part_kind;
 
 typedef struct part {
   part_kind kind;
-  buf text;  /* of reasoning and content */
-  call call; /* of a call */
+  buf text;       /* of reasoning and content */
+  tool_call call; /* of a call */
 } part;
 
 /* Neighbours of one kind, calls aside, are one part. */
