@@ -211,8 +211,8 @@ bool calls_add(call_list *out, span name, span id, json_t *arguments)
   if (well) {
     tool_call *c = &out->at[out->n++];
     *c = (tool_call){.name = mem_strndup(name.s, name.n),
-                .id = id.n ? mem_strndup(id.s, id.n) : NULL,
-                .arguments = value_text(arguments)};
+                     .id = id.n ? mem_strndup(id.s, id.n) : NULL,
+                     .arguments = value_text(arguments)};
     if (!c->name || (id.n && !c->id) || !c->arguments)
       out->failed = true;
     well = !out->failed;

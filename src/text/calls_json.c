@@ -61,7 +61,8 @@ static bool add_object(const json_t *object, call_list *out)
     name = json_object_get(name, "name");
   }
   json_t *id = json_object_get(object, "id");
-  return json_is_string(name) && calls_add(out, string_span(name), json_is_string(id) ? string_span(id) : (span){0}, arguments_of(given));
+  return json_is_string(name) &&
+         calls_add(out, string_span(name), json_is_string(id) ? string_span(id) : (span){0}, arguments_of(given));
 }
 
 static bool add_objects(const json_t *value, call_list *out)
@@ -194,7 +195,8 @@ static bool add_deepseek(span text, call_list *out)
   if (span_is(span_trim(name), "function") && span_find(arguments, fence)) {
     span_cut(arguments, fence, &name, &arguments);
     arguments = span_trim(arguments);
-    if (arguments.n < sizeof close || memcmp(arguments.s + arguments.n - (sizeof close - 1), close, sizeof close - 1) != 0)
+    if (arguments.n < sizeof close ||
+        memcmp(arguments.s + arguments.n - (sizeof close - 1), close, sizeof close - 1) != 0)
       return false;
     arguments.n -= sizeof close - 1;
   }

@@ -1,9 +1,9 @@
-/* calls_tags.c - formats that write every argument between tags of its own, as text: qwen3_coder and its kin, minimax_m2,
- * DeepSeek's DSML; glm47 and longcat. See calls.h.
+/* calls_tags.c - formats that write every argument between tags of its own, as text: qwen3_coder and its kin,
+ * minimax_m2, DeepSeek's DSML; glm47 and longcat. See calls.h.
  *
- * What the text means follows from the tool's schema, by each family's rules in the reference. Where the reference drops
- * a call because an argument is not what the schema says (a date for an integer, 3.0), the number is taken where it is
- * one, and else the text: the tool may judge.
+ * What the text means follows from the tool's schema, by each family's rules in the reference. Where the reference
+ * drops a call because an argument is not what the schema says (a date for an integer, 3.0), the number is taken where
+ * it is one, and else the text: the tool may judge.
  */
 #include <math.h>
 #include <string.h>
@@ -113,9 +113,9 @@ static unsigned type_named(const json_t *name)
   static const struct {
     const char *name;
     unsigned bit;
-  } types[] = {{"integer", IS_WHOLE}, {"int", IS_WHOLE},   {"number", IS_NUMBER}, {"float", IS_NUMBER},
-               {"boolean", IS_TRUTH}, {"bool", IS_TRUTH},  {"object", IS_TREE},   {"array", IS_TREE},
-               {"string", IS_TEXT},   {"str", IS_TEXT},    {"text", IS_TEXT},     {"null", IS_NULL}};
+  } types[] = {{"integer", IS_WHOLE}, {"int", IS_WHOLE},  {"number", IS_NUMBER}, {"float", IS_NUMBER},
+               {"boolean", IS_TRUTH}, {"bool", IS_TRUTH}, {"object", IS_TREE},   {"array", IS_TREE},
+               {"string", IS_TEXT},   {"str", IS_TEXT},   {"text", IS_TEXT},     {"null", IS_NULL}};
   for (size_t i = 0; i < sizeof types / sizeof *types && json_is_string(name); i++)
     if (strcasecmp(types[i].name, json_string_value(name)) == 0)
       return types[i].bit;
@@ -124,9 +124,9 @@ static unsigned type_named(const json_t *name)
 
 static unsigned type_of(const json_t *value)
 {
-  static const unsigned bits[] = {[JSON_OBJECT] = IS_TREE, [JSON_ARRAY] = IS_TREE,    [JSON_STRING] = IS_TEXT,
-                                  [JSON_INTEGER] = IS_WHOLE, [JSON_REAL] = IS_NUMBER, [JSON_TRUE] = IS_TRUTH,
-                                  [JSON_FALSE] = IS_TRUTH, [JSON_NULL] = IS_NULL};
+  static const unsigned bits[] = {
+      [JSON_OBJECT] = IS_TREE, [JSON_ARRAY] = IS_TREE, [JSON_STRING] = IS_TEXT, [JSON_INTEGER] = IS_WHOLE,
+      [JSON_REAL] = IS_NUMBER, [JSON_TRUE] = IS_TRUTH, [JSON_FALSE] = IS_TRUTH, [JSON_NULL] = IS_NULL};
   return bits[json_typeof(value)];
 }
 
@@ -157,8 +157,8 @@ static json_t *truth(span text)
   return is_among(text, yes) ? json_true() : is_among(text, no) ? json_false() : NULL;
 }
 
-/* As minimax_m2 has it: the first type that the text can be. The reference makes every argument null that might be; here
- * only those that say so. */
+/* As minimax_m2 has it: the first type that the text can be. The reference makes every argument null that might be;
+ * here only those that say so. */
 static json_t *minimax_value(span text, const json_t *schema)
 {
   static const char *const nothing[] = {"null", "none", "nil", NULL};
@@ -206,7 +206,8 @@ static json_t *typed_value(span text, span attributes)
 }
 
 /* One argument behind its opening tag's beginning; *rest: what follows its end. */
-static bool add_argument(const tag_names *t, span text, const json_t *tools, span function, json_t *arguments, span *rest)
+static bool add_argument(const tag_names *t, span text, const json_t *tools, span function, json_t *arguments,
+                         span *rest)
 {
   span whole, name, value, attributes = {0};
   if (!span_cut(text, t->argument_end, &whole, rest) || !span_cut(whole, ">", &name, &value))
@@ -272,8 +273,8 @@ bool read_minimax(const calls_format *f, const char *text, size_t n, const json_
 
 bool read_dsml(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
-  static const tag_names t = {"<｜DSML｜invoke name=", "</｜DSML｜invoke>", "<｜DSML｜parameter name=",
-                              "</｜DSML｜parameter>", true, NULL};
+  static const tag_names t = {
+      "<｜DSML｜invoke name=", "</｜DSML｜invoke>", "<｜DSML｜parameter name=", "</｜DSML｜parameter>", true, NULL};
   (void)f;
   return read_tags(&t, (span){text, n}, tools, out);
 }

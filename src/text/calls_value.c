@@ -300,9 +300,8 @@ static bool to_real(const char *text, double *out)
 static size_t count_digits(span a, bool underscores)
 {
   size_t i = 0;
-  while (i < a.n && (isdigit((unsigned char)a.s[i]) ||
-                     (underscores && a.s[i] == '_' && i && i + 1 < a.n && a.s[i - 1] != '_' &&
-                      isdigit((unsigned char)a.s[i + 1]))))
+  while (i < a.n && (isdigit((unsigned char)a.s[i]) || (underscores && a.s[i] == '_' && i && i + 1 < a.n &&
+                                                        a.s[i - 1] != '_' && isdigit((unsigned char)a.s[i + 1]))))
     i++;
   return i;
 }
@@ -414,7 +413,8 @@ static json_t *number(value_scan *s)
   span digits = {s->left.s, n};
   if (!n || !copy_number(digits, minus, text))
     return NULL;
-  bool zeros = whole && python ? bad_zeros(digits) : !python && n > 1 && *digits.s == '0' && isdigit((unsigned char)digits.s[1]);
+  bool zeros =
+      whole && python ? bad_zeros(digits) : !python && n > 1 && *digits.s == '0' && isdigit((unsigned char)digits.s[1]);
   if (zeros)
     return NULL;
   take(s, n);

@@ -1,8 +1,8 @@
 /* parts.c - see parts.h.
  *
  * The text that no part was made of yet is held: a marker may have begun in it. Each state says what it looks for; the
- * earliest that stands whole is taken, and what could be the beginning of one at the end stays. So a part depends on the
- * text alone, wherever it was cut.
+ * earliest that stands whole is taken, and what could be the beginning of one at the end stays. So a part depends on
+ * the text alone, wherever it was cut.
  */
 #include "text/parts.h"
 
@@ -81,10 +81,10 @@ bool parts_opened(const parts_reasoning *r, const char *prompt, size_t n, bool w
 
 /* ---- parts ---- */
 
-void parts_clear(parts *p)
+void parts_clear(answer_parts *p)
 {
   for (size_t i = 0; i < p->n; i++) {
-    part *one = &p->at[i];
+    answer_part *one = &p->at[i];
     buf_free(&one->text);
     mem_free(one->call.name);
     mem_free(one->call.id);
@@ -93,29 +93,29 @@ void parts_clear(parts *p)
   p->n = 0;
 }
 
-void parts_free(parts *p)
+void parts_free(answer_parts *p)
 {
   parts_clear(p);
   mem_free(p->at);
-  *p = (parts){0};
+  *p = (answer_parts){0};
 }
 
-static part *new_part(parts *p, part_kind kind)
+static answer_part *new_part(answer_parts *p, part_kind kind)
 {
   if (!mem_grow(&p->at, &p->capacity, p->n + 1, sizeof *p->at)) {
     p->failed = true;
     return NULL;
   }
-  part *one = &p->at[p->n++];
-  *one = (part){.kind = kind};
+  answer_part *one = &p->at[p->n++];
+  *one = (answer_part){.kind = kind};
   return one;
 }
 
-static void add_text(parts *p, part_kind kind, const char *text, size_t n)
+static void add_text(answer_parts *p, part_kind kind, const char *text, size_t n)
 {
   if (!n)
     return;
-  part *last = p->n && p->at[p->n - 1].kind == kind ? &p->at[p->n - 1] : new_part(p, kind);
+  answer_part *last = p->n && p->at[p->n - 1].kind == kind ? &p->at[p->n - 1] : new_part(p, kind);
   if (!last)
     return;
   buf_add(&last->text, text, n);
@@ -204,7 +204,7 @@ static const marker *find_marker(const parts_reader *r, const marker *all, size_
 /* ---- content ---- */
 
 /* The next n bytes are content. White space alone behind a marker waits for what follows it. */
-static bool give_content(parts_reader *r, size_t n, bool marker_follows, parts *out)
+static bool give_content(parts_reader *r, size_t n, bool marker_follows, answer_parts *out)
 {
   bool blank = blanks(at(r), n) == n;
   if (blank && (r->behind || !r->begun) && !marker_follows && n)
@@ -233,7 +233,7 @@ static bool skip_stray_end(parts_reader *r, bool *wait)
 }
 
 /* True: there is more to be told. */
-static bool step_content(parts_reader *r, parts *out)
+static bool step_content(parts_reader *r, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
   const marker all[] = {{r->options.reasoning ? r->options.reasoning->start : NULL, IN_REASONING},
@@ -283,7 +283,7 @@ static bool step_content(parts_reader *r, parts *out)
 
 /* ---- reasoning ---- */
 
-static bool step_reasoning(parts_reader *r, parts *out)
+static bool step_reasoning(parts_reader *r, answer_parts *out)
 {
   const marker end = {r->options.reasoning->end, IN_CONTENT};
   size_t where = 0, keep;
@@ -306,10 +306,10 @@ static bool step_reasoning(parts_reader *r, parts *out)
 /* ---- calls ---- */
 
 /* Takes over the list's calls. */
-static void give_calls(call_list *list, parts *out)
+static void give_calls(call_list *list, answer_parts *out)
 {
   for (size_t i = 0; i < list->n; i++) {
-    part *one = new_part(out, PART_CALL);
+    answer_part *one = new_part(out, PART_CALL);
     if (!one)
       continue;
     one->call = list->at[i];
@@ -319,7 +319,7 @@ static void give_calls(call_list *list, parts *out)
 }
 
 /* The block of `size` bytes, of which `n` from `skip` on are the calls' text. False: they are not understood. */
-static bool take_calls(parts_reader *r, size_t size, size_t skip, size_t n, parts *out)
+static bool take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answer_parts *out)
 {
   call_list list = {0};
   bool well = calls_read(r->options.calls, at(r) + skip, n, r->options.tools, &list);
@@ -336,7 +336,7 @@ static bool take_calls(parts_reader *r, size_t size, size_t skip, size_t n, part
 }
 
 /* The next `size` bytes are no calls, whatever their markers say. */
-static void refuse_calls(parts_reader *r, size_t size, parts *out)
+static void refuse_calls(parts_reader *r, size_t size, answer_parts *out)
 {
   add_text(out, PART_CONTENT, at(r) - r->gap, size + r->gap);
   r->from += size;
@@ -345,7 +345,7 @@ static void refuse_calls(parts_reader *r, size_t size, parts *out)
   r->behind = r->called = false;
 }
 
-static bool step_call(parts_reader *r, parts *out)
+static bool step_call(parts_reader *r, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
   bool bare = r->state == IN_BARE_CALL, open_ended = !bare && !*f->end;
@@ -368,7 +368,7 @@ static bool step_call(parts_reader *r, parts *out)
 
 /* ---- in and out ---- */
 
-static bool step(parts_reader *r, parts *out)
+static bool step(parts_reader *r, answer_parts *out)
 {
   switch (r->state) {
   case IN_CONTENT:
@@ -394,7 +394,7 @@ static void drop_done(parts_reader *r)
   r->from = r->gap;
 }
 
-void parts_feed(parts_reader *r, const char *text, size_t n, parts *out)
+void parts_feed(parts_reader *r, const char *text, size_t n, answer_parts *out)
 {
   buf_add(&r->held, text, n);
   if (r->held.failed || !n) {
@@ -407,14 +407,14 @@ void parts_feed(parts_reader *r, const char *text, size_t n, parts *out)
 }
 
 /* Whether a block that the text's end ends is calls. */
-static bool take_last_calls(parts_reader *r, bool cut, parts *out)
+static bool take_last_calls(parts_reader *r, bool cut, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
   size_t skip = r->state == IN_CALL ? strlen(f->start) : 0;
   return (f->closed || !cut) && take_calls(r, left(r), skip, left(r) - skip, out);
 }
 
-void parts_end(parts_reader *r, bool cut, parts *out)
+void parts_end(parts_reader *r, bool cut, answer_parts *out)
 {
   if (r->held.failed || !left(r))
     return;

@@ -32,23 +32,24 @@ const parts_reasoning *parts_reasoning_at(size_t i);
  * it, as where a begun answer is continued; else only white space may follow the marker. */
 bool parts_opened(const parts_reasoning *r, const char *prompt, size_t n, bool within);
 
-typedef enum part_kind { PART_REASONING, PART_CONTENT, PART_CALL } part_kind;
+/* PART_DROPPED: a reader of parts wants it no longer; parts_reader gives none. */
+typedef enum part_kind { PART_REASONING, PART_CONTENT, PART_CALL, PART_DROPPED } part_kind;
 
-typedef struct part {
+typedef struct answer_part {
   part_kind kind;
   buf text;       /* of reasoning and content */
   tool_call call; /* of a call */
-} part;
+} answer_part;
 
 /* Neighbours of one kind, calls aside, are one part. */
-typedef struct parts {
-  part *at;
+typedef struct answer_parts {
+  answer_part *at;
   size_t n, capacity;
   bool failed; /* memory ran out */
-} parts;
+} answer_parts;
 
-void parts_clear(parts *p); /* n 0; `failed` kept */
-void parts_free(parts *p);
+void parts_clear(answer_parts *p); /* n 0; `failed` kept */
+void parts_free(answer_parts *p);
 
 typedef struct parts_options {
   const parts_reasoning *reasoning; /* NULL: none is looked for */
@@ -63,9 +64,9 @@ typedef struct parts_reader parts_reader;
 parts_reader *parts_open(const parts_options *options);
 void parts_close(parts_reader *r);
 /* Adds what can be told after n more bytes. */
-void parts_feed(parts_reader *r, const char *text, size_t n, parts *out);
+void parts_feed(parts_reader *r, const char *text, size_t n, answer_parts *out);
 /* The text has ended; `cut`: not by itself, so that a call may be incomplete. */
-void parts_end(parts_reader *r, bool cut, parts *out);
+void parts_end(parts_reader *r, bool cut, answer_parts *out);
 /* Bytes of the text that were reasoning or its markers, so far. */
 size_t parts_reasoning_bytes(const parts_reader *r);
 

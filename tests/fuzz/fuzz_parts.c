@@ -16,7 +16,7 @@ static void check(bool holds)
     abort();
 }
 
-static void run(const parts_options *o, const char *text, size_t n, size_t piece, bool cut, parts *out)
+static void run(const parts_options *o, const char *text, size_t n, size_t piece, bool cut, answer_parts *out)
 {
   parts_reader *r = parts_open(o);
   check(r);
@@ -26,7 +26,7 @@ static void run(const parts_options *o, const char *text, size_t n, size_t piece
   parts_close(r);
 }
 
-static bool same(const part *a, const part *b)
+static bool same(const answer_part *a, const answer_part *b)
 {
   if (a->kind != b->kind)
     return false;
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   const char *text = (const char *)data + 2;
   size_t n = size - 2, piece = 1 + (data[1] >> 4 & 7), blank = 0;
   bool cut = data[0] & 0x80, called = false, reasoned = false;
-  parts whole = {0}, pieces = {0};
+  answer_parts whole = {0}, pieces = {0};
   run(&o, text, n, n ? n : 1, cut, &whole);
   run(&o, text, n, piece, cut, &pieces);
   check(whole.n == pieces.n);

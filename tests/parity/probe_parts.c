@@ -7,7 +7,7 @@
 #include "probe.h"
 #include "text/parts.h"
 
-static json_t *part_json(const part *p)
+static json_t *part_json(const answer_part *p)
 {
   static const char *const kinds[] = {"reasoning", "content", "call"};
   if (p->kind == PART_CALL)
@@ -16,7 +16,8 @@ static json_t *part_json(const part *p)
   return json_pack("{ss ss%}", "kind", kinds[p->kind], "text", p->text.data ? p->text.data : "", p->text.length);
 }
 
-/* {"format", "reasoning", "opened", "tools", "cut", "pieces": [text, …]}; what is missing is not there. NULL: no memory. */
+/* {"format", "reasoning", "opened", "tools", "cut", "pieces": [text, …]}; what is missing is not there. NULL: no
+ * memory. */
 char *probe_parts(const char *request)
 {
   json_t *q = json_loads(request, 0, NULL), *all = json_array(), *piece;
@@ -27,7 +28,7 @@ char *probe_parts(const char *request)
                            .calls = format ? calls_find(format) : NULL,
                            .tools = json_object_get(q, "tools")};
   parts_reader *r = parts_open(&options);
-  parts out = {0};
+  answer_parts out = {0};
   size_t i;
   json_array_foreach(json_object_get(q, "pieces"), i, piece)
   {

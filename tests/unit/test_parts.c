@@ -30,10 +30,10 @@ static int close_tools(void **state)
 }
 
 /* Parts as one line: R:text| C:text| call f{"a": 1}#id| */
-static void print_parts(const parts *p, buf *out)
+static void print_parts(const answer_parts *p, buf *out)
 {
   for (size_t i = 0; i < p->n; i++) {
-    const part *one = &p->at[i];
+    const answer_part *one = &p->at[i];
     if (one->kind == PART_CALL)
       buf_addf(out, "call %s%s%s%s|", one->call.name, one->call.arguments, one->call.id ? "#" : "",
                one->call.id ? one->call.id : "");
@@ -46,7 +46,7 @@ static void print_parts(const parts *p, buf *out)
 static void run(const parts_options *options, const char *text, size_t piece, size_t cut_at, bool cut, buf *out)
 {
   parts_reader *r = parts_open(options);
-  parts got = {0};
+  answer_parts got = {0};
   size_t n = strlen(text);
   assert_non_null(r);
   for (size_t i = 0; i < n;) {
@@ -97,9 +97,10 @@ static const sample samples[] = {
      "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": 1}}</tool_call>\n<tool_call>{\"name\": \"g\"}</tool_call>",
      "call f{\"n\": 1}|call g{}|"},
     {"json_tools", NULL, false, false, "a<tool_call>{\"name\": \"f\"}</tool_call>b", "C:a|call f{}|C:b|"},
-    {"json_tools", NULL, false, false, "<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call>\"}}</tool_call>",
+    {"json_tools", NULL, false, false,
+     "<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call>\"}}</tool_call>",
      "call f{\"t\": \"</tool_call>\"}|"},
-    {"json_tools", NULL, false, false, "<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call>", 
+    {"json_tools", NULL, false, false, "<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call>",
      "C:<tool_call>{\"name\": \"f\", \"arguments\": {\"t\": \"</tool_call>|"},
     {"json_tools", NULL, false, false, "\n<tool_call>oh</tool_call> <tool_call>{\"name\": \"f\"}</tool_call>",
      "C:\n<tool_call>oh</tool_call> |call f{}|"},
@@ -109,9 +110,11 @@ static const sample samples[] = {
     {"json_tools", NULL, false, true, "<tool_call>{\"name\": \"f\"", "C:<tool_call>{\"name\": \"f\"|"},
     {"json_tools", NULL, false, true, "a <tool_ca", "C:a <tool_ca|"},
     {"hermes", NULL, false, false, "<tool_call>{\"name\": \"f\"}</tool_call>", "call f{}|"},
-    {"qwen3_coder", NULL, false, false, "a\n<function=f>\n<parameter=n>\n3.0\n</parameter>\n</function>\n</tool_call>\nb",
+    {"qwen3_coder", NULL, false, false,
+     "a\n<function=f>\n<parameter=n>\n3.0\n</parameter>\n</function>\n</tool_call>\nb",
      "C:a\n|call f{\"n\": 3}|C:\nb|"},
-    {"qwen3_coder", NULL, false, false, "<function=f>\n<parameter=s>\n</function></tool_call>\n</parameter>\n</function>",
+    {"qwen3_coder", NULL, false, false,
+     "<function=f>\n<parameter=s>\n</function></tool_call>\n</parameter>\n</function>",
      "call f{\"s\": \"</function></tool_call>\"}|"},
     {"qwen3_coder", NULL, false, true, "<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n",
      "C:<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n|"},
@@ -133,7 +136,8 @@ static const sample samples[] = {
      "call f{}#functions.f:0|"},
     {"deepseek_v31", NULL, false, false,
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": 1}<｜tool▁call▁end｜>"
-     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{\"a\": \"`\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{\"a\": "
+     "\"`\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "call f{\"n\": 1}|call g{\"a\": \"`\"}|"},
     {"deepseek_v32", NULL, false, false,
      "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">1 > 0"
@@ -144,7 +148,8 @@ static const sample samples[] = {
      "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"f\", "
      "\"parameters\": {\"n\": 1}}\n]<|END_ACTION|>",
      "R:a|call f{\"n\": 1}|"},
-    {"nemotron", "think", true, false, "a</think><TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>", "R:a|call f{}|"},
+    {"nemotron", "think", true, false, "a</think><TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>",
+     "R:a|call f{}|"},
     {"granite", NULL, false, false, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 1}}]", "call f{\"n\": 1}|"},
     {"llama3_json", NULL, false, false, "{\"name\": \"f\", \"parameters\": {\"n\": 1}}", "call f{\"n\": 1}|"},
     {"llama3_json", NULL, false, false, "\n<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\"}",
@@ -186,21 +191,30 @@ static void parts_do_not_depend_on_cuts(void **state)
   }
 }
 
+/* Any number below n. */
+static size_t draw(uint64_t *state, size_t n)
+{
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (size_t)(*state >> 33) % n;
+}
+
 /* Of any text: content, reasoning and markers of it are all there is, when no call is understood. */
 static void random_texts_are_not_lost(void **state)
 {
-  static const char *const bits[] = {"<tool_call>", "</tool_call>", "<think>", "</think>", "a", "{", "\"", "\n", "<", "[TOOL_CALLS]", "<function=", "</function>"};
+  static const char *const bits[] = {"<tool_call>", "</tool_call>", "<think>",    "</think>",   "a", "{", "\"", "\n",
+                                     "<",           "[TOOL_CALLS]", "<function=", "</function>"};
   static const char *const formats[] = {NULL, "json_tools", "qwen3_coder", "mistral", "glm47"};
   (void)state;
-  srand(1);
+  uint64_t dice = 1;
   for (int round = 0; round < 20000; round++) {
     buf text = {0}, whole = {0}, cut = {0};
-    for (int i = rand() % 12; i >= 0; i--)
-      buf_adds(&text, bits[(size_t)rand() % (sizeof bits / sizeof *bits)]);
-    sample s = {.format = formats[(size_t)rand() % 5], .reasoning = rand() % 2 ? "think" : NULL, .opened = rand() % 2};
+    for (size_t i = 0, n = 1 + draw(&dice, 12); i < n; i++)
+      buf_adds(&text, bits[draw(&dice, sizeof bits / sizeof *bits)]);
+    sample s = {
+        .format = formats[draw(&dice, 5)], .reasoning = draw(&dice, 2) ? "think" : NULL, .opened = draw(&dice, 2)};
     parts_options o = options_of(&s);
     run(&o, text.data, 0, text.length, false, &whole);
-    run(&o, text.data, 1 + (size_t)rand() % 5, (size_t)rand() % text.length, false, &cut);
+    run(&o, text.data, 1 + draw(&dice, 5), draw(&dice, text.length + 1), false, &cut);
     assert_string_equal(whole.data ? whole.data : "", cut.data ? cut.data : "");
     size_t letters = 0, kept = 0;
     for (const char *p = text.data; *p; p++)
@@ -244,7 +258,7 @@ static void memory_runs_out_without_harm(void **state)
     for (int64_t nth = 1; nth < 30; nth++) {
       mem_fail_after(nth);
       parts_reader *r = parts_open(&o);
-      parts got = {0};
+      answer_parts got = {0};
       if (r) {
         parts_feed(r, samples[i].text, strlen(samples[i].text), &got);
         parts_end(r, samples[i].cut, &got);
