@@ -292,8 +292,8 @@ static bool add_result(rewriter *w, const json_t *block)
   if (!name)
     return wrong_block(w, "a tool_result's tool_use_id is that of no tool_use before it");
   json_t *text = result_text(w, json_object_get(block, "content"));
-  return text && add_message(w, json_pack("{ss ss sO so}", "role", "tool", "tool_call_id", id, "name", name, "content",
-                                          text));
+  return text &&
+         add_message(w, json_pack("{ss ss sO so}", "role", "tool", "tool_call_id", id, "name", name, "content", text));
 }
 
 /* Results and what the user says beside them, in their order. */
@@ -329,7 +329,8 @@ static bool add_use(rewriter *w, const json_t *block, json_t *calls)
   json_t *input = json_object_get(block, "input");
   if (!json_string_length(id) || !json_string_length(name) || !json_is_object(input) || !has_only(block, known))
     return wrong_block(w, "a tool_use must have an id, a name and an input that is an object, and nothing else");
-  json_t *one = json_pack("{sO ss s{sO sO}}", "id", id, "type", "function", "function", "name", name, "arguments", input);
+  json_t *one =
+      json_pack("{sO ss s{sO sO}}", "id", id, "type", "function", "function", "name", name, "arguments", input);
   if (json_array_append_new(calls, one) || json_object_set(w->calls, json_string_value(id), name))
     return no_memory(w->fault);
   return true;
@@ -361,7 +362,7 @@ static bool add_assistant(rewriter *w, const json_t *content)
   for (size_t i = 0; i < json_array_size(content) && well; i++)
     well = add_said(w, json_array_get(content, i), &text, &thinking, calls);
   if (well) {
-    message = json_pack("{ss s%}", "role", "assistant", "content", text.data ? text.data : "", text.length);
+    message = json_pack("{ss ss%}", "role", "assistant", "content", text.data ? text.data : "", text.length);
     if (thinking.length)
       json_object_set_new(message, "reasoning_content", json_stringn(thinking.data, thinking.length));
     if (json_array_size(calls))

@@ -52,8 +52,9 @@ bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, 
   r->no_tools = wanted && !strcmp(wanted, "none");
   if (r->no_tools || (wanted && !strcmp(wanted, "auto")))
     return true;
-  oai_wrong(fault, "tool_choice",
-            "only \"auto\" and \"none\" are supported: a forced call needs constrained decoding, which is not here yet");
+  oai_wrong(
+      fault, "tool_choice",
+      "only \"auto\" and \"none\" are supported: a forced call needs constrained decoding, which is not here yet");
   return unsupported(fault);
 }
 
@@ -126,7 +127,8 @@ bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault)
   r->parts.calls = s->calls ? s->calls : calls_of_template(source, n);
   if (r->parts.calls)
     return true;
-  oai_wrong(fault, "tools",
-            "the model's chat template shows no format of calls that is known here: start the server with --tool-parser");
+  oai_wrong(
+      fault, "tools",
+      "the model's chat template shows no format of calls that is known here: start the server with --tool-parser");
   return unsupported(fault);
 }
