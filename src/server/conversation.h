@@ -64,5 +64,7 @@ void conversation_run(server *s, const srv_request *q, const dialect *d, srv_res
 size_t conversation_prompt_tokens(const conversation *v);
 size_t conversation_cached_tokens(const conversation *v); /* of the prompts' */
 size_t conversation_answer_tokens(const conversation *v);
+/* Of these, those of reasoning; false: there is none to be told of, or its ends are no tokens of their own. */
+bool conversation_reasoning_tokens(const conversation *v, size_t *n);
 
 #endif
