@@ -137,6 +137,14 @@ static const calls_format formats[] = {
      .closed = true,
      .read = read_json,
      .inside = inside_json},
+    {.name = "minicpm5",
+     .end = "",
+     .bare_start = "<function name=",
+     .bare_end = "</function>",
+     .marks = {"<function name=", "<param name="},
+     .closed = true,
+     .read = read_minicpm,
+     .inside = inside_tags},
     {.name = "hermes",
      .start = "<tool_call>",
      .end = "</tool_call>",
@@ -228,6 +236,14 @@ bool calls_read(const calls_format *f, const char *text, size_t n, const json_t 
     return true;
   cut_list(out, before);
   return false;
+}
+
+bool calls_all_known(const call_list *list, const json_t *tools)
+{
+  for (size_t i = 0; i < list->n; i++)
+    if (!calls_known(tools, (span){list->at[i].name, strlen(list->at[i].name)}))
+      return false;
+  return true;
 }
 
 /* ---- schemas ---- */

@@ -78,7 +78,7 @@ typedef bool calls_insider(const calls_format *f, const char *text, size_t n);
 calls_reader read_json, read_bare_json, read_mistral, read_kimi, read_deepseek;
 calls_insider inside_json;
 /* calls_tags.c */
-calls_reader read_qwen_coder, read_minimax, read_dsml, read_glm, read_longcat;
+calls_reader read_qwen_coder, read_minicpm, read_minimax, read_dsml, read_glm, read_longcat;
 calls_insider inside_tags;
 /* calls_words.c */
 calls_reader read_pythonic, read_gemma, read_function_gemma;
