@@ -211,7 +211,7 @@ void calls_clear(call_list *list)
 
 bool calls_add(call_list *out, span name, span id, json_t *arguments)
 {
-  bool well = json_is_object(arguments) && name.n;
+  bool well = json_is_object(arguments) && name.n && !memchr(name.s, '\0', name.n);
   if (well && !mem_grow(&out->at, &out->capacity, out->n + 1, sizeof *out->at)) {
     out->failed = true;
     well = false;
@@ -219,9 +219,9 @@ bool calls_add(call_list *out, span name, span id, json_t *arguments)
   if (well) {
     tool_call *c = &out->at[out->n++];
     *c = (tool_call){.name = mem_strndup(name.s, name.n),
-                     .id = id.n ? mem_strndup(id.s, id.n) : NULL,
+                     .id = id.n && !memchr(id.s, '\0', id.n) ? mem_strndup(id.s, id.n) : NULL,
                      .arguments = value_text(arguments)};
-    if (!c->name || (id.n && !c->id) || !c->arguments)
+    if (!c->name || !c->arguments) /* an id is made where one lacks */
       out->failed = true;
     well = !out->failed;
   }

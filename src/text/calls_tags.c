@@ -221,7 +221,7 @@ static bool add_argument(const tag_names *t, span text, const json_t *tools, spa
   if (cut_cdata(t, text, &name, &value, rest)) {
     *rest = span_skip(*rest, strlen(t->argument_end));
     name = unquoted(name);
-    return json_object_setn_new(arguments, name.n ? name.s : "", name.n, value_string(value)) == 0;
+    return value_set(arguments, name, value_string(value));
   }
   if (!span_cut(text, t->argument_end, &whole, rest) || !span_cut(whole, ">", &name, &value))
     return false;
@@ -237,7 +237,7 @@ static bool add_argument(const tag_names *t, span text, const json_t *tools, spa
     value = inner(value);
   }
   json_t *means = t->means ? t->means(value, calls_schema(tools, function, name)) : typed_value(value, attributes);
-  return json_object_setn_new(arguments, name.n ? name.s : "", name.n, means) == 0;
+  return value_set(arguments, name, means);
 }
 
 /* One call behind its opening tag's beginning. */
@@ -355,7 +355,7 @@ static bool add_pair(const pair_names *t, span *text, const json_t *tools, span 
   key = span_trim(key);
   value = span_trim(value);
   json_t *means = is_string(calls_schema(tools, function, key)) ? value_string(value) : value_guess(value);
-  return json_object_setn_new(arguments, key.n ? key.s : "", key.n, means) == 0;
+  return value_set(arguments, key, means);
 }
 
 static bool read_pairs(const pair_names *t, span text, const json_t *tools, call_list *out)
