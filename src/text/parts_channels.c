@@ -83,10 +83,8 @@ static bool says(const char *text, size_t n, const char *what)
 
 static bool step_header(parts_reader *r, answer_parts *out)
 {
-  static const marker all[] = {{"<|message|>", IN_MESSAGE},
-                               {"<|end|>", IN_CONTENT},
-                               {"<|call|>", IN_CONTENT},
-                               {"<|return|>", IN_CONTENT}};
+  static const marker all[] = {
+      {"<|message|>", IN_MESSAGE}, {"<|end|>", IN_CONTENT}, {"<|call|>", IN_CONTENT}, {"<|return|>", IN_CONTENT}};
   size_t where = 0, keep;
   const marker *m = parts_find(r, all, sizeof all / sizeof *all, r->scanned, &where, &keep);
   if (!m) {

@@ -350,6 +350,21 @@ def test_short_ids():
         tally.check("nine letters", all(len(i) == 9 and i.isalnum() for i in ids) and len(set(ids)) == 6, ids)
 
 
+def test_named(folder):
+    """mlx-lm's conversions may name the parser in tokenizer_config.json."""
+    text = "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Bern</arg_value></tool_call>"
+    model = make_model(Path(folder) / "named", "{# <tool_call> tool_call.name #}{{ tools }}{{ messages[-1].content }}", {"§one": text})
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    for name in ("glm47", "gpt5"):
+        (model / "tokenizer_config.json").write_text(json.dumps({**settings, "tool_parser_type": name}))
+        with Server(model) as s:
+            if name == "glm47":
+                got = ask(s, "§one")[1]["choices"][0]["message"]
+                tally.check("tool_parser_type", said(got)[2] == [("get_weather", {"city": "Bern"})], got)
+            else:
+                refused(s, CHAT, "tools", chat("x", tools=TOOLS), ["tool_parser_type", name])
+
+
 def test_openai_package(s):
     try:
         import openai
@@ -426,6 +441,7 @@ def main():
                 test(s)
             tally.check("ends well", s.end() == 0, s.status)
         test_flags(model, TOOLS)
+        test_named(folder)
     test_short_ids()
     test_real()
     return tally.close()
