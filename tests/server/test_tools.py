@@ -231,6 +231,10 @@ def test_refused(s):
     refused(s, CHAT, "parallel_tool_calls", chat("x", tools=TOOLS, parallel_tool_calls=1))
     refused(s, CHAT, "reasoning_effort", chat("x", reasoning_effort=3))
     refused(s, CHAT, "functions", chat("x", functions=FUNCTIONS))
+    old = {"role": "assistant", "content": None, "function_call": {"name": "ping", "arguments": "{}"}}
+    refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, old]}, ["message 1", "function_call"])
+    for calls in ("x", ["x"], [{"function": "x"}], [{"function": {"name": "f", "arguments": "no"}}], [{"function": {"name": "f", "arguments": [1]}}]):
+        refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": calls}]}, ["message 1"])
 
     def ant(**fields):
         return {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **fields}
