@@ -69,6 +69,7 @@ typedef struct cli_args {
   /* serving */
   const char *host;
   cli_strings aliases;
+  const char *tool_parser, *reasoning_parser;
   int port, rows, queue, prefixes;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
