@@ -36,6 +36,7 @@ typedef struct choice {
   choice_part coming;          /* since the last choice_take */
   size_t cached;               /* of the prompt, once started */
   bool started, ended, failed; /* failed: memory ran out here */
+  double began, first, last;   /* srv_seconds when it was admitted, had its first token, and ended; 0: not yet */
   sched_end end;               /* once ended; end.err points to `err` */
   tern_error err;
 } choice;
@@ -45,7 +46,8 @@ struct choices {
   pthread_mutex_t lock;
   int bell; /* eventfd */
   int n, submitted;
-  choice *at; /* [n] */
+  double opened; /* srv_seconds of choices_open */
+  choice *at;    /* [n] */
 };
 
 /* What one wait saw. */

@@ -35,7 +35,9 @@ struct conversation {
   oai_request request;
   oai_writer writer;
   choices *set;
+  json_t *notes; /* the dialect's own of this request; freed with it */
   int fd;
+  bool lines;                    /* a stream of lines: silence is not told by comments, which they have none of */
   bool begun;                    /* the stream's first events are out */
   size_t told[OAI_MOST_CHOICES]; /* tokens of each choice's `taken` that are out */
   bool ended[OAI_MOST_CHOICES];  /* choices of which nothing more will come: `taken` is their last */
@@ -44,6 +46,10 @@ struct conversation {
 
 /* The whole of such a route. */
 void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a);
+/* The same behind srv_body, for routes that look at the body first: takes over `root` and `notes` (which may be NULL).
+ * a->type that is not NULL: what a stream is, where it is none of events. */
+void conversation_answer(server *s, const srv_request *q, json_t *root, json_t *notes, const dialect *d,
+                         srv_response *a);
 
 /* Tokens of all prompts, and of all answers so far that have ended. */
 size_t conversation_prompt_tokens(const conversation *v);

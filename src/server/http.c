@@ -1,4 +1,4 @@
-/* http.c - sockets, connections and bodies, by libmicrohttpd, and which route a request belongs to.
+/* http.c - sockets, connections and bodies, by libmicrohttpd.
  *
  * Each connection has a thread (MHD_USE_THREAD_PER_CONNECTION): a route may wait for the model there, and watches its
  * client's socket meanwhile. A body is collected up to a limit; what comes beyond is read and thrown away, so that the
@@ -19,7 +19,7 @@
 
 #include "base/mem.h"
 #include "base/threads.h"
-#include "server/srv.h"
+#include "server/routes.h"
 
 enum {
   BACKLOG = 128,
@@ -30,52 +30,6 @@ enum {
   STREAM_BLOCK = 16 << 10,
   THROW_AWAY = 16, /* times most_body: what is read of a body that is too large */
 };
-
-/* ---- routes ---- */
-
-static const struct {
-  const char *method, *path;
-  srv_route *route;
-} routes[] = {
-    {"POST", "/v1/chat/completions", oai_chat},
-    {"POST", "/chat/completions", oai_chat},
-    {"POST", "/v1/completions", oai_completions},
-    {"POST", "/v1/messages", ant_messages},
-    {"POST", "/v1/messages/count_tokens", ant_count_tokens},
-    {"POST", "/tokenize", text_tokenize},
-    {"POST", "/detokenize", text_detokenize},
-    {"POST", "/apply-template", text_template},
-    {"GET", "/v1/models", info_models},
-    {"GET", "/health", info_health},
-    {"GET", "/metrics", info_metrics},
-};
-static const char models_prefix[] = "/v1/models/";
-
-static bool is_below(const char *path, const char *prefix)
-{
-  size_t n = strlen(prefix);
-  return !strncmp(path, prefix, n) && (!path[n] || path[n] == '/');
-}
-
-/* NULL: none; *has: the method that the path has, NULL where there is no such path. */
-static srv_route *find_route(const char *method, const char *path, const char **has, srv_shape **shape)
-{
-  *has = NULL;
-  *shape = is_below(path, "/v1/messages") ? ant_error : NULL;
-  if (!strcmp(method, "HEAD"))
-    method = "GET";
-  for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-    if (strcmp(routes[i].path, path) != 0)
-      continue;
-    *has = routes[i].method;
-    return strcmp(routes[i].method, method) ? NULL : routes[i].route;
-  }
-  if (!strncmp(path, models_prefix, sizeof models_prefix - 1)) {
-    *has = "GET";
-    return strcmp(method, "GET") ? NULL : info_model;
-  }
-  return NULL;
-}
 
 /* ---- a request ---- */
 
@@ -90,7 +44,7 @@ typedef struct exchange {
   double began;
 } exchange;
 
-static double seconds(void)
+double srv_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -104,7 +58,7 @@ static exchange *begin_exchange(server *s)
     return NULL;
   x->server = s;
   x->number = atomic_fetch_add(&s->requests, 1) + 1;
-  x->began = seconds();
+  x->began = srv_seconds();
   return x;
 }
 
@@ -182,12 +136,10 @@ bool srv_draining(server *s)
   return is;
 }
 
-static void answer(exchange *x, struct MHD_Connection *c, const char *method, const char *path, srv_response *a,
-                   const char **allow)
+static void answer(exchange *x, struct MHD_Connection *c, const char *path, const srv_found *to, srv_response *a)
 {
   server *s = x->server;
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-  srv_route *route = find_route(method, path, allow, &a->shape);
   char message[160];
   if (x->too_large) {
     snprintf(message, sizeof message, "body: more than %zu bytes", s->options.most_body);
@@ -199,22 +151,24 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
     srv_error(a, 503, NULL, NULL, "out of memory (body)");
   } else if (!enter(x)) {
     srv_error(a, 503, NULL, "closing", "the server is closing");
-  } else if (!route && *allow) {
-    snprintf(message, sizeof message, "%.60s takes %s", path, *allow);
+  } else if (!to->route && *to->allow) {
+    snprintf(message, sizeof message, "%.60s takes %s", path, to->allow);
     srv_error(a, 405, NULL, "method_not_allowed", message);
-  } else if (!route) {
+  } else if (!to->route) {
     snprintf(message, sizeof message, "there is no %.100s here", path);
     srv_error(a, 404, NULL, "unknown_url", message);
   } else {
     srv_request q = {.number = x->number,
                      .path = path,
+                     .part = to->part,
+                     .part_length = to->part_length,
                      .body = x->body.data ? x->body.data : "",
                      .length = x->body.length,
                      .fd = info->connect_fd,
                      .release = free_body,
                      .user = x};
     if (srv_turn_begin(s, q.length, q.fd))
-      route(s, &q, a);
+      to->route(s, &q, a);
     else if (srv_draining(s))
       srv_error(a, 503, NULL, "closing", "the server is closing");
     else
@@ -298,6 +252,7 @@ static struct MHD_Response *make_response(struct MHD_Connection *c, srv_response
   return r;
 }
 
+/* `allow`: of a 405. */
 static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_response *a, const char *allow)
 {
   char text[32];
@@ -313,7 +268,7 @@ static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_
     snprintf(text, sizeof text, "%d", a->retry_after);
     MHD_add_response_header(r, "Retry-After", text);
   }
-  if (allow && a->status == 405)
+  if (a->status == 405)
     MHD_add_response_header(r, "Allow", allow);
   snprintf(text, sizeof text, "tern-%llu", (unsigned long long)x->number);
   MHD_add_response_header(r, "X-Request-Id", text);
@@ -332,7 +287,7 @@ static enum MHD_Result reply_with(exchange *x, struct MHD_Connection *c, const c
           a->gone          ? "client gone, "
           : a->source.next ? "stream began after "
                            : "",
-          1e3 * (seconds() - x->began));
+          1e3 * (srv_seconds() - x->began));
   return send_response(x, c, a, allow);
 }
 
@@ -365,21 +320,18 @@ static enum MHD_Result meet(server *s, struct MHD_Connection *c, const char *pat
 {
   exchange *x = begin_exchange(s);
   srv_response a = {0};
-  const char *allow;
   *state = x;
   if (!x)
     return MHD_NO;
   srv_headers h = read_headers(s, c, version);
-  find_route(method, path, &allow, &a.shape);
-  return srv_refuse(s, &h, &a) ? reply_with(x, c, method, path, &a, NULL) : MHD_YES;
+  a.shape = srv_find(method, path).shape;
+  return srv_refuse(s, &h, &a) ? reply_with(x, c, method, path, &a, "") : MHD_YES;
 }
 
 static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *path, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
   exchange *x = *state;
-  srv_response a = {0};
-  const char *allow = NULL;
   if (!x)
     return meet(user, c, path, method, version, state);
   if (*size) {
@@ -387,10 +339,12 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *
     *size = 0;
     return go_on ? MHD_YES : MHD_NO;
   }
+  srv_found to = srv_find(method, path);
+  srv_response a = {.shape = to.shape};
   set_timeout(c, 0);
-  answer(x, c, method, path, &a, &allow);
+  answer(x, c, path, &to, &a);
   set_timeout(c, IDLE_SECONDS);
-  return reply_with(x, c, method, path, &a, allow);
+  return reply_with(x, c, method, path, &a, to.allow);
 }
 
 /* "%00" would end a path early: it becomes a character that none has. */

@@ -51,6 +51,9 @@ bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault);
 void oai_clear(oai_request *r);
 /* An error about a field; returns false. */
 bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same about a field of an object within the body: `within` is "options." or the like, or "". */
+bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* conversation.c: a fault as a response. */
 void oai_answer_fault(srv_response *a, const oai_fault *f);

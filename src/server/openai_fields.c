@@ -28,6 +28,18 @@ bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...)
   return false;
 }
 
+bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
+{
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  fault->param = param;
+  err_set(&fault->err, TERN_E_USAGE, "%s%.100s: %s", within, param, text);
+  return false;
+}
+
 static bool wrong_type(oai_fault *fault, const char *param, const char *wanted, const json_t *value)
 {
   char is[100];

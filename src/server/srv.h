@@ -44,6 +44,8 @@ struct server {
 typedef struct srv_request {
   uint64_t number;
   const char *path;
+  const char *part; /* of the path: what stands for its row's {…} (routes.h), not terminated */
+  size_t part_length;
   const char *body; /* [length], and a NUL */
   size_t length;
   int fd;                      /* of the connection: what tells that the client has gone */
@@ -126,8 +128,14 @@ bool srv_refuse(const server *s, const srv_headers *h, srv_response *a);
 srv_route oai_chat, oai_completions;      /* openai.c */
 srv_route ant_messages, ant_count_tokens; /* anthropic.c */
 srv_shape ant_error;
-srv_route text_tokenize, text_detokenize, text_template;      /* text_routes.c */
-srv_route info_models, info_model, info_health, info_metrics; /* info_routes.c */
+srv_route text_tokenize, text_detokenize, text_template;                 /* text_routes.c */
+srv_route info_models, info_model, info_health, info_metrics, info_root; /* info_routes.c */
+srv_route oll_chat, oll_generate;                                        /* ollama.c */
+srv_route oll_tags, oll_show, oll_ps, oll_version;                       /* ollama_info.c */
+srv_shape oll_error;
+
+/* Seconds of a clock that only goes on. */
+double srv_seconds(void);
 
 /* http.c: the listening socket and MHD around the routes. */
 tern_status http_start(server *s, tern_error *err);
