@@ -9,11 +9,17 @@ static const char closing[] = "the server is closing";
 
 /* ---- from a request to jobs ---- */
 
+static void free_own(conversation_own own)
+{
+  if (own.free)
+    own.free(own.data);
+}
+
 static void close_conversation(conversation *v)
 {
   choices_close(v->set); /* before what its jobs borrow */
   oai_clear(&v->request);
-  json_decref(v->notes);
+  free_own(v->own);
   mem_free(v);
 }
 
@@ -44,21 +50,21 @@ void oai_answer_fault(srv_response *a, const oai_fault *f)
 }
 
 /* NULL: the response has the error. */
-static conversation *open_conversation(server *s, const srv_request *q, json_t *root, json_t *notes, const dialect *d,
-                                       srv_response *a)
+static conversation *open_conversation(server *s, const srv_request *q, json_t *root, conversation_own own,
+                                       const dialect *d, srv_response *a)
 {
   oai_fault fault = {0};
   conversation *v = mem_zalloc(sizeof *v);
   if (!v) {
     json_decref(root);
-    json_decref(notes);
+    free_own(own);
     err_nomem(&fault.err, "request");
     srv_fault(a, NULL, &fault.err);
     return NULL;
   }
   v->server = s;
   v->dialect = d;
-  v->notes = notes;
+  v->own = own;
   v->fd = q->fd;
   v->lines = a->type != NULL;
   v->request.root = root; /* freed with the conversation, whatever happens */
@@ -249,10 +255,10 @@ static void close_stream(void *self)
 
 /* ---- the route ---- */
 
-void conversation_answer(server *s, const srv_request *q, json_t *root, json_t *notes, const dialect *d,
+void conversation_answer(server *s, const srv_request *q, json_t *root, conversation_own own, const dialect *d,
                          srv_response *a)
 {
-  conversation *v = open_conversation(s, q, root, notes, d, a);
+  conversation *v = open_conversation(s, q, root, own, d, a);
   if (!v)
     return;
   wait_for(v, v->request.stream, a);
@@ -272,5 +278,5 @@ void conversation_run(server *s, const srv_request *q, const dialect *d, srv_res
 {
   json_t *root;
   if (srv_body(q, a, &root))
-    conversation_answer(s, q, root, NULL, d, a);
+    conversation_answer(s, q, root, (conversation_own){0}, d, a);
 }

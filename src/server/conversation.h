@@ -29,13 +29,19 @@ typedef struct dialect {
   void (*fail)(conversation *v, int status, const char *message, buf *out);
 } dialect;
 
+/* What a dialect keeps of a request beside the shared fields; freed with the conversation. */
+typedef struct conversation_own {
+  void *data;
+  void (*free)(void *data); /* NULL: there is nothing to free */
+} conversation_own;
+
 struct conversation {
   server *server;
   const dialect *dialect;
   oai_request request;
   oai_writer writer;
   choices *set;
-  json_t *notes; /* the dialect's own of this request; freed with it */
+  conversation_own own;
   int fd;
   bool lines;                    /* a stream of lines: silence is not told by comments, which they have none of */
   bool begun;                    /* the stream's first events are out */
@@ -46,9 +52,9 @@ struct conversation {
 
 /* The whole of such a route. */
 void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a);
-/* The same behind srv_body, for routes that look at the body first: takes over `root` and `notes` (which may be NULL).
+/* The same behind srv_body, for routes that look at the body first: takes over `root` and `own`.
  * a->type that is not NULL: what a stream is, where it is none of events. */
-void conversation_answer(server *s, const srv_request *q, json_t *root, json_t *notes, const dialect *d,
+void conversation_answer(server *s, const srv_request *q, json_t *root, conversation_own own, const dialect *d,
                          srv_response *a);
 
 /* Tokens of all prompts, and of all answers so far that have ended. */

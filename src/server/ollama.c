@@ -220,9 +220,14 @@ static json_t *piece(const char *name, bool chats, json_t *text, bool done)
   return out;
 }
 
+static void free_name(void *data)
+{
+  json_decref(data);
+}
+
 static const char *name_of(const conversation *v)
 {
-  const char *name = json_string_value(v->notes);
+  const char *name = json_string_value(v->own.data);
   return name ? name : v->request.model;
 }
 
@@ -333,7 +338,11 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
     return;
   }
   a->type = "application/x-ndjson";
-  conversation_answer(s, q, to, name, chats ? &chat_dialect : is_raw(root) ? &raw_dialect : &generate_dialect, a);
+  conversation_answer(s, q, to, (conversation_own){name, free_name},
+                      chats          ? &chat_dialect
+                      : is_raw(root) ? &raw_dialect
+                                     : &generate_dialect,
+                      a);
 }
 
 static void answer(server *s, const srv_request *q, const srv_fields *f, srv_response *a)

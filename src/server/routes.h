@@ -28,5 +28,6 @@ srv_found srv_find(const char *method, const char *path);
 
 /* Bodies, by file. */
 extern const srv_fields oll_chat_fields, oll_generate_fields, oll_show_fields; /* ollama.c, ollama_info.c */
+extern const srv_fields resp_fields;                                           /* responses.c */
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "engine/sample.h"
 #include "format/json_util.h"
+#include "server/responses.h"
 
 enum { LAST_WORDS_SECONDS = 2 };
 
@@ -67,7 +68,10 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   s->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;
   s->options.scheduling.user = s;
+  s->responses_kept = resp_store_open();
   tern_status status = s->death_fd >= 0 && s->ending_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
+  if (status == TERN_OK && !s->responses_kept)
+    status = err_nomem(err, "server");
   if (status == TERN_OK)
     status = sched_open(m, &s->options.scheduling, &s->scheduler, err);
   if (status == TERN_OK)
@@ -124,6 +128,7 @@ void server_close(server *s, double drain_seconds)
     http_stop(s);                 /* cuts connections */
   }
   sched_close(s->scheduler);
+  resp_store_close(s->responses_kept);
   if (s->death_fd >= 0)
     close(s->death_fd);
   if (s->ending_fd >= 0)

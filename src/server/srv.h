@@ -39,6 +39,7 @@ struct server {
   int n_turns; /* of `turns` that are taken: the first ones */
   bool draining;
   tern_error death;
+  struct resp_store *responses_kept; /* has a lock of its own */
 };
 
 typedef struct srv_request {
@@ -133,6 +134,7 @@ srv_route info_models, info_model, info_health, info_metrics, info_root; /* info
 srv_route oll_chat, oll_generate;                                        /* ollama.c */
 srv_route oll_tags, oll_show, oll_ps, oll_version;                       /* ollama_info.c */
 srv_shape oll_error;
+srv_route resp_create, resp_get, resp_get_input, resp_delete; /* responses.c */
 
 /* Seconds of a clock that only goes on. */
 double srv_seconds(void);
