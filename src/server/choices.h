@@ -47,6 +47,7 @@ struct choices {
   int bell; /* eventfd */
   int n, submitted;
   double opened; /* srv_seconds of choices_open */
+  void *user;    /* of callbacks that are not ours */
   choice *at;    /* [n] */
 };
 

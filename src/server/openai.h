@@ -49,6 +49,9 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault);
 /* Whether `value`, the field `name`, is a stop string or a list of some. */
 bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault);
 void oai_clear(oai_request *r);
+/* How the model is to be called in the answer: as the field `model` (NULL: absent) has it, which is an error where it
+ * is none of the names that are served. */
+bool oai_check_model(const server *s, const json_t *value, const char **name, oai_fault *fault);
 /* An error about a field; returns false. */
 bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The same about a field of an object within the body: `within` is "options." or the like, or "". */

@@ -128,20 +128,28 @@ static bool read_field(const field *f, const json_t *value, oai_request *r, oai_
 
 /* ---- fields with a form of their own ---- */
 
-static bool read_model(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
+bool oai_check_model(const server *s, const json_t *value, const char **name, oai_fault *fault)
 {
   char list[600] = "";
   size_t used = 0;
+  *name = s->options.names[0];
+  if (!value || json_is_null(value))
+    return true;
   if (!json_is_string(value))
     return wrong_type(fault, "model", "a string", value);
-  r->model = json_string_value(value);
-  if (srv_serves(s, r->model))
+  *name = json_string_value(value);
+  if (srv_serves(s, *name))
     return true;
   for (size_t i = 0; i < s->options.n_names && used < sizeof list - 1; i++)
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", s->options.names[i]);
   fault->status = 404;
   fault->code = "model_not_found";
-  return oai_wrong(fault, "model", "\"%.100s\" is not served here; what is: %s", r->model, list);
+  return oai_wrong(fault, "model", "\"%.100s\" is not served here; what is: %s", *name, list);
+}
+
+static bool read_model(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
+{
+  return oai_check_model(s, value, &r->model, fault);
 }
 
 static const json_t *stop_at(const json_t *value, size_t i)

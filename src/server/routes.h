@@ -27,7 +27,10 @@ typedef struct srv_found {
 srv_found srv_find(const char *method, const char *path);
 
 /* Bodies, by file. */
-extern const srv_fields oll_chat_fields, oll_generate_fields, oll_show_fields; /* ollama.c, ollama_info.c */
-extern const srv_fields resp_fields;                                           /* responses.c */
+extern const srv_fields resp_fields;                             /* responses.c */
+extern const srv_fields emb_fields;                              /* embeddings.c */
+extern const srv_fields oll_chat_fields, oll_generate_fields;    /* ollama.c */
+extern const srv_fields oll_show_fields;                         /* ollama_info.c */
+extern const srv_fields oll_embed_fields, oll_embeddings_fields; /* ollama_embed.c */
 
 #endif

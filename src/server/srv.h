@@ -133,7 +133,9 @@ srv_route text_tokenize, text_detokenize, text_template;                 /* text
 srv_route info_models, info_model, info_health, info_metrics, info_root; /* info_routes.c */
 srv_route oll_chat, oll_generate;                                        /* ollama.c */
 srv_route oll_tags, oll_show, oll_ps, oll_version;                       /* ollama_info.c */
+srv_route oll_embed, oll_embeddings;                                     /* ollama_embed.c */
 srv_shape oll_error;
+srv_route emb_create;                                         /* embeddings.c */
 srv_route resp_create, resp_get, resp_get_input, resp_delete; /* responses.c */
 
 /* Seconds of a clock that only goes on. */

@@ -8,7 +8,7 @@
 
 static void answer_wrong(srv_response *a, const oai_fault *f)
 {
-  srv_fault(a, f->param, &f->err);
+  oai_answer_fault(a, f);
 }
 
 /* The first of `names` (NULL ends them) that the body has; *name then says which. */
@@ -24,11 +24,14 @@ static const json_t *first_of(const json_t *root, const char *const *names, cons
   return NULL;
 }
 
-/* False: there is an unknown key, or one of `flags` is no bool. A model may be named. */
-static bool check_keys(const json_t *root, const char *const *known, const char *const *flags, oai_fault *fault)
+/* False: there is an unknown key, one of `flags` is no bool, or another model is named. */
+static bool check_keys(const server *s, const json_t *root, const char *const *known, const char *const *flags,
+                       oai_fault *fault)
 {
-  const char *key;
+  const char *key, *called;
   json_t *value;
+  if (!oai_check_model(s, json_object_get(root, "model"), &called, fault))
+    return false;
   json_object_foreach((json_t *)root, key, value)
   {
     bool is_known = !strcmp(key, "model");
@@ -77,7 +80,7 @@ void text_tokenize(server *s, const srv_request *q, srv_response *a)
   if (!srv_body(q, a, &root))
     return;
   const json_t *text = first_of(root, texts, &name);
-  bool ok = check_keys(root, texts, flags, &fault);
+  bool ok = check_keys(s, root, texts, flags, &fault);
   if (ok && !json_is_string(text))
     ok = oai_wrong(&fault, name, "must be a string");
   if (ok)
@@ -120,7 +123,7 @@ void text_detokenize(server *s, const srv_request *q, srv_response *a)
   int32_t *ids = mem_array(json_array_size(list), sizeof *ids);
   bool ok = ids || (err_nomem(&fault.err, "tokens"), false);
   if (ok)
-    ok = check_keys(root, lists, flags, &fault);
+    ok = check_keys(s, root, lists, flags, &fault);
   if (ok && !json_is_array(list))
     ok = oai_wrong(&fault, "tokens", "must be a list of token ids");
   if (ok)
@@ -151,7 +154,7 @@ void text_template(server *s, const srv_request *q, srv_response *a)
     return;
   json_t *messages = json_object_get(root, "messages"), *given = json_object_get(root, "chat_template_kwargs");
   json_t *variables = s->options.variables ? json_deep_copy(s->options.variables) : json_object();
-  bool ok = check_keys(root, known, flags, &fault);
+  bool ok = check_keys(s, root, known, flags, &fault);
   if (ok && given && !json_is_object(given))
     ok = oai_wrong(&fault, "chat_template_kwargs", "must be an object");
   if (ok && given)
