@@ -43,7 +43,7 @@ typedef struct cli_ints {
   size_t n, capacity;
 } cli_ints;
 
-enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 96 };
+enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 128 };
 
 typedef struct cli_args {
   const char *words[CLI_MAX_WORDS]; /* what is no flag: MODEL, PROMPT, ... */
@@ -67,8 +67,9 @@ typedef struct cli_args {
   cli_strings stops, extra_eos;
   /* serving */
   const char *host;
-  cli_strings aliases;
-  int port, rows, queue, prefixes;
+  const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
+  cli_strings aliases, api_keys, origins;
+  int port, rows, queue, prefixes, drain;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */

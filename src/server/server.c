@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "engine/sample.h"
 #include "format/json_util.h"
+#include "server/keys.h"
 #include "server/responses.h"
 
 enum { LAST_WORDS_SECONDS = 2 };
@@ -44,9 +45,11 @@ static tern_status check_names(const server_options *o, tern_error *err)
   return TERN_OK;
 }
 
-tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
+tern_status server_open(tern_model *m, const server_options *options, server_socket *socket, server **out,
+                        tern_error *err)
 {
   TRY(check_names(options, err));
+  TRY(keys_check(options, err));
   pthread_condattr_t clock;
   TRY(check_sampling(m, &options->sampling, err));
   server *s = mem_zalloc(sizeof *s);
@@ -54,6 +57,7 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
     return err_nomem(err, "server");
   s->model = m;
   s->options = *options;
+  s->socket = *socket;
   if (!s->options.most_body)
     s->options.most_body = SERVER_MOST_BODY;
   s->started = time(NULL);
@@ -77,16 +81,14 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   if (status == TERN_OK)
     status = http_start(s, err);
   if (status != TERN_OK) {
+    s->socket.path = NULL; /* the caller's still */
     server_close(s, 0);
     return status;
   }
+  socket->fd = -1;
+  socket->path = NULL;
   *out = s;
   return TERN_OK;
-}
-
-int server_port(const server *s)
-{
-  return s->port;
 }
 
 int server_death_fd(const server *s)
@@ -126,6 +128,7 @@ void server_close(server *s, double drain_seconds)
     eventfd_write(s->ending_fd, 1);
     drain(s, LAST_WORDS_SECONDS); /* what still runs says that it ends here */
     http_stop(s);                 /* cuts connections */
+    server_unlisten(&s->socket);
   }
   sched_close(s->scheduler);
   resp_store_close(s->responses_kept);

@@ -22,8 +22,8 @@ struct server {
   server_options options;
   scheduler *scheduler;
   struct MHD_Daemon *daemon;
-  int port, death_fd;
-  bool loopback;      /* only this machine's programs reach it */
+  server_socket socket;
+  int death_fd;
   atomic_bool ending; /* the time to end in is over: answers end now, with an error */
   int ending_fd;      /* readable from then on */
   time_t started;
@@ -57,11 +57,13 @@ typedef struct srv_request {
 /* What the headers of a request say about whether to answer it. */
 typedef struct srv_headers {
   const char *host, *origin; /* NULL: none */
-  bool wants_host;           /* by the version of HTTP */
-  bool encoded;              /* Transfer-Encoding */
-  int lengths;               /* fields with the body's length */
-  uint64_t announced;        /* the last of them */
-  uint64_t most_announced;   /* what is more is not worth reading */
+  const char *authorization, *key;
+  const char *path;
+  bool wants_host;         /* by the version of HTTP */
+  bool encoded;            /* Transfer-Encoding */
+  int lengths;             /* fields with the body's length */
+  uint64_t announced;      /* the last of them */
+  uint64_t most_announced; /* what is more is not worth reading */
 } srv_headers;
 
 /* A stream's text, piece by piece. `next` waits for more and appends it to `out`; false: that was all. *gone: the
@@ -141,7 +143,7 @@ srv_route resp_create, resp_get, resp_get_input, resp_delete; /* responses.c */
 /* Seconds of a clock that only goes on. */
 double srv_seconds(void);
 
-/* http.c: the listening socket and MHD around the routes. */
+/* http.c: MHD around the routes. */
 tern_status http_start(server *s, tern_error *err);
 void http_quiesce(server *s);
 void http_stop(server *s);
