@@ -70,6 +70,7 @@ typedef struct cli_args {
   const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
   cli_strings aliases, api_keys, origins;
   int port, rows, queue, prefixes, drain;
+  const char *tool_parser, *reasoning_parser;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */

@@ -103,6 +103,8 @@ static tern_status serve(const cli_args *a, const answerer *r, const serve_secre
       .seeded = ARGS_GIVEN(a, seed),
       .max_tokens = a->max_tokens,
       .variables = r->variables,
+      .tool_parser = a->tool_parser,
+      .reasoning_parser = a->reasoning_parser,
       .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
       .log = log_line,
       .user = &lost_lines,

@@ -1,6 +1,9 @@
 /* conversation.c - see conversation.h. */
 #include "server/conversation.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/mem.h"
 
 enum { KEEP_ALIVE_MS = 10000, PIECE_TOKENS = 64 /* with log-probabilities, in one event */ };
@@ -18,6 +21,11 @@ static void free_own(conversation_own own)
 static void close_conversation(conversation *v)
 {
   choices_close(v->set); /* before what its jobs borrow */
+  for (int i = 0; i < OAI_MOST_CHOICES; i++) {
+    parts_close(v->readers[i]);
+    parts_free(&v->said[i]);
+    json_decref(v->call_ids[i]);
+  }
   oai_clear(&v->request);
   free_own(v->own);
   mem_free(v);
@@ -39,6 +47,16 @@ static void fill_jobs(conversation *v)
     j->options.stops = r->stops;
     j->options.n_stops = r->n_stops;
   }
+}
+
+static bool open_readers(conversation *v, tern_error *err)
+{
+  for (int i = 0; i < v->set->n; i++)
+    if (!(v->readers[i] = parts_open(&v->request.parts))) {
+      err_nomem(err, "request");
+      return false;
+    }
+  return true;
 }
 
 void oai_answer_fault(srv_response *a, const oai_fault *f)
@@ -67,6 +85,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->own = own;
   v->fd = q->fd;
   v->lines = a->type != NULL;
+  v->number = q->number;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)
@@ -77,13 +96,78 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   }
   if (ok) {
     fill_jobs(v);
-    ok = choices_submit(v->set, &fault.err) == TERN_OK;
+    ok = open_readers(v, &fault.err) && choices_submit(v->set, &fault.err) == TERN_OK;
   }
   if (ok)
     return v;
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;
+}
+
+/* ---- what answers say ---- */
+
+/* Calls have ids that no other call of this server has. Nine letters and digits are all that some templates take: a
+ * number is spread over them by a factor that is prime to 36^9, so that no two are the same. */
+static char *new_call_id(const conversation *v, int index, size_t nth)
+{
+  static const uint64_t most = 101559956668416, spread = 55555555555541; /* 36^9 */
+  static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+  uint64_t number = (v->number * OAI_MOST_CHOICES + (uint64_t)index) << 10 | (nth & 1023);
+  char id[64];
+  if (!v->request.parts.calls->short_ids) {
+    snprintf(id, sizeof id, "%s%08llx%08llx%03zx", v->dialect->call_prefix, (unsigned long long)v->server->started,
+             (unsigned long long)(v->number * OAI_MOST_CHOICES + (uint64_t)index), nth);
+    return mem_strdup(id);
+  }
+  number = (uint64_t)((unsigned __int128)(number + (uint64_t)v->server->started) * spread % most);
+  for (int i = 0; i < 9; i++, number /= 36)
+    id[i] = digits[number % 36];
+  return mem_strndup(id, 9);
+}
+
+/* The model's own id, if it is the first of its kind in the answer. */
+static bool keep_call_id(conversation *v, int index, const char *id)
+{
+  json_t *known = v->call_ids[index];
+  if (!known)
+    known = v->call_ids[index] = json_object();
+  return !json_object_get(known, id) && json_object_set_new(known, id, json_true()) == 0;
+}
+
+/* Counts and names the calls that are new; of one that was to be the only one, what follows it goes. */
+static void name_calls(conversation *v, int index)
+{
+  answer_parts *said = &v->said[index];
+  for (size_t i = 0; i < said->n; i++) {
+    tool_call *c = &said->at[i].call;
+    if (v->request.one_call && v->calls[index])
+      said->at[i].kind = PART_DROPPED;
+    if (said->at[i].kind != PART_CALL)
+      continue;
+    if (!c->id || !keep_call_id(v, index, c->id)) {
+      mem_free(c->id);
+      c->id = new_call_id(v, index, v->calls[index]);
+      said->failed |= !c->id;
+    }
+    v->calls[index]++;
+  }
+}
+
+/* A stretch of the choice's text, which may be its last, into `said`. */
+static void take_apart(conversation *v, int index, const buf *text, const sched_end *end)
+{
+  answer_parts *said = &v->said[index];
+  parts_clear(said);
+  parts_feed(v->readers[index], text->data ? text->data : "", text->length, said);
+  if (end)
+    parts_end(v->readers[index], end->stop || !end->finish || strcmp(end->finish, "stop") != 0, said);
+  name_calls(v, index);
+}
+
+const char *conversation_finish(const conversation *v, int index, const sched_end *end)
+{
+  return v->calls[index] && end->finish && !strcmp(end->finish, "stop") ? "tool_calls" : end->finish;
 }
 
 /* ---- whole ---- */
@@ -159,6 +243,10 @@ static void answer_whole(conversation *v, srv_response *a)
   for (int i = 0; i < v->set->n; i++)
     choice_take(&v->set->at[i]);
   choices_unlock(v->set);
+  for (int i = 0; i < v->set->n; i++) {
+    take_apart(v, i, &v->set->at[i].taken.text, &v->set->at[i].end);
+    text.failed |= v->said[i].failed;
+  }
   v->dialect->whole(v, &text);
   srv_text(a, 200, &text);
 }
@@ -193,6 +281,7 @@ static void tell_piece(conversation *v, int i, buf *out)
   piece.tokens = c->taken.tokens ? c->taken.tokens + v->told[i] : NULL;
   piece.n_tokens = left < PIECE_TOKENS ? left : PIECE_TOKENS;
   v->closed[i] = v->ended[i] && piece.n_tokens == left;
+  take_apart(v, i, &piece.text, v->closed[i] ? &c->end : NULL);
   v->dialect->delta(v, i, &piece, v->closed[i] ? &c->end : NULL, out);
   v->told[i] += piece.n_tokens;
   buf_clear(&c->taken.text);
@@ -209,6 +298,10 @@ static bool add_news(conversation *v, buf *out)
     if (!v->closed[i])
       tell_piece(v, i, out);
     over = over && v->closed[i];
+    if (v->said[i].failed) {
+      v->dialect->fail(v, 503, "out of memory (answer)", out);
+      return true;
+    }
   }
   if (well && over)
     v->dialect->finish(v, out);

@@ -55,7 +55,7 @@ static const srv_fields option_fields = SRV_FIELDS(option_rows, "options.");
 #define SHARED_ROWS                                                                                                    \
   {"model", FIELD_IS_STRING, 0, 0, NULL, NULL, NULL, false}, {"stream", FIELD_IS_BOOL, 0, 0, NULL, NULL, NULL, false}, \
       {"options", FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false},                                                     \
-      {"think", FIELD_IS_BOOL, 0, 0, NULL, "false", NULL, false},                                                      \
+      {"think", FIELD_IS_BOOL | FIELD_IS_STRING, 0, 0, NULL, NULL, "or a level that the template has", false},         \
       {"format", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, NULL, "\"\"", NULL, false},                                  \
       {"keep_alive", FIELD_IS_STRING | REAL, 0, 0, NULL, NULL, "let be: the model stays", false},                      \
       {"truncate", FIELD_IS_BOOL, 0, 0, NULL, NULL, "let be: what is too long is an error", false},                    \
@@ -66,7 +66,7 @@ static const srv_fields option_fields = SRV_FIELDS(option_rows, "options.");
 static const srv_field chat_rows[] = {
     SHARED_ROWS,
     {"messages", FIELD_IS_LIST, 0, 0, "messages", NULL, "none: says that the model is there", false},
-    {"tools", FIELD_IS_LIST, 0, 0, NULL, "[]", NULL, false},
+    {"tools", FIELD_IS_LIST, 0, 0, "tools", NULL, NULL, false},
 };
 const srv_fields oll_chat_fields = SRV_FIELDS(chat_rows, "");
 
@@ -163,20 +163,42 @@ static bool is_raw(const json_t *root)
   return json_is_true(json_object_get(root, "raw"));
 }
 
+/* Whether and how much to think. What the model cannot do is an error. */
+static bool move_thinking(const server *s, const json_t *root, json_t *to, oai_fault *fault)
+{
+  json_t *think = json_object_get(root, "think");
+  bool no_memory = false;
+  if (!think)
+    return true;
+  if (!json_is_false(think) && (is_raw(root) || !s->reasoning))
+    return oai_wrong(fault, "think", "%s", is_raw(root) ? "a raw prompt is answered as it is" : "the model does not");
+  if (is_raw(root))
+    return true;
+  if (json_is_boolean(think)) {
+    no_memory = json_object_set_new(to, "chat_template_kwargs", json_pack("{sO}", "enable_thinking", think));
+  } else if (!oai_template_has(s, json_array_size(json_object_get(root, "tools")) > 0, "reasoning_effort")) {
+    return oai_wrong(fault, "think", "the model's chat template has no levels");
+  } else {
+    no_memory = json_object_set(to, "reasoning_effort", think);
+  }
+  if (no_memory)
+    err_nomem(&fault->err, "think");
+  return !no_memory;
+}
+
 /* The shared request that says what the checked body says; NULL: no memory, or the fault. */
 static json_t *shared_of(const server *s, const srv_fields *f, const json_t *root, oai_fault *fault)
 {
   json_t *to = json_object(), *options = json_object_get(root, "options"), *name = json_object_get(root, "model");
   bool stream = !json_is_false(json_object_get(root, "stream"));
   bool ok = !json_object_set_new(to, "stream", json_boolean(stream)) && (!name || !json_object_set(to, "model", name));
-  if (ok && json_object_get(root, "think"))
-    ok = !json_object_set_new(to, "chat_template_kwargs", json_pack("{sb}", "enable_thinking", 0));
   if (ok && f == &oll_generate_fields)
     ok = is_raw(root) ? !json_object_set(to, "prompt", json_object_get(root, "prompt")) : move_prompt(root, to);
   if (!ok)
     err_nomem(&fault->err, "request");
-  ok = ok && fields_move(f, root, to, fault) && fields_move(&option_fields, options, to, fault) &&
-       move_look_back(s, options, to, fault) && fix_messages(json_object_get(to, "messages"), fault);
+  ok = ok && move_thinking(s, root, to, fault) && fields_move(f, root, to, fault) &&
+       fields_move(&option_fields, options, to, fault) && move_look_back(s, options, to, fault) &&
+       fix_messages(json_object_get(to, "messages"), fault);
   if (ok)
     return to;
   json_decref(to);
@@ -202,20 +224,61 @@ static json_int_t nanoseconds(double from, double to)
   return from > 0 && to > from ? (json_int_t)(1e9 * (to - from)) : 0;
 }
 
-static json_t *text_of(const choice_part *p)
+/* What came of an answer, one text of each kind. */
+typedef struct pieces {
+  json_t *content, *thinking, *calls; /* NULL: none */
+} pieces;
+
+static void join(json_t **to, const answer_part *p)
 {
-  return json_stringn(p->text.data ? p->text.data : "", p->text.length);
+  const char *text = p->text.data ? p->text.data : "";
+  if (!*to) {
+    *to = json_stringn(text, p->text.length);
+    return;
+  }
+  buf both = {0};
+  buf_add(&both, json_string_value(*to), json_string_length(*to));
+  buf_add(&both, text, p->text.length);
+  json_decref(*to);
+  *to = both.failed ? NULL : json_stringn(both.data ? both.data : "", both.length);
+  buf_free(&both);
 }
 
-/* A line without its end: what came of the answer. `name`: as the request had it. */
-static json_t *piece(const char *name, bool chats, json_t *text, bool done)
+static void add_call(pieces *to, const tool_call *c)
+{
+  json_t *arguments = json_loads(c->arguments, JSON_ALLOW_NUL, NULL);
+  if (!to->calls)
+    to->calls = json_array();
+  json_array_append_new(to->calls,
+                        json_pack("{ss s{ss so}}", "id", c->id, "function", "name", c->name, "arguments", arguments));
+}
+
+static pieces pieces_of(const answer_parts *said)
+{
+  pieces out = {0};
+  for (size_t i = 0; i < said->n; i++) {
+    const answer_part *p = &said->at[i];
+    if (p->kind == PART_CALL)
+      add_call(&out, &p->call);
+    else if (p->kind != PART_DROPPED)
+      join(p->kind == PART_REASONING ? &out.thinking : &out.content, p);
+  }
+  return out;
+}
+
+/* A line without its end. `name`: as the request had it. Takes over the pieces. */
+static json_t *piece(const char *name, bool chats, pieces of, bool done)
 {
   char now[OLL_TIME];
   json_t *out = json_pack("{ss ss}", "model", name, "created_at", oll_time(0, now));
+  json_t *within = chats ? json_pack("{ss}", "role", "assistant") : out;
+  json_object_set_new(within, chats ? "content" : "response", of.content ? of.content : json_string(""));
+  if (of.thinking)
+    json_object_set_new(within, "thinking", of.thinking);
+  if (of.calls)
+    json_object_set_new(within, "tool_calls", of.calls);
   if (chats)
-    json_object_set_new(out, "message", json_pack("{ss so}", "role", "assistant", "content", text));
-  else
-    json_object_set_new(out, "response", text);
+    json_object_set_new(out, "message", within);
   json_object_set_new(out, "done", json_boolean(done));
   return out;
 }
@@ -235,11 +298,11 @@ static const char *name_of(const conversation *v)
 static bool is_chat(const conversation *v);
 
 /* What the last line says beyond its text. */
-static json_t *last_piece(const conversation *v, json_t *text)
+static json_t *last_piece(const conversation *v, pieces of)
 {
   const choice *c = &v->set->at[0];
   double first = c->first > 0 ? c->first : c->last;
-  json_t *out = piece(name_of(v), is_chat(v), text, true);
+  json_t *out = piece(name_of(v), is_chat(v), of, true);
   json_t *more =
       json_pack("{ss sI sI sI sI sI sI}", "done_reason", c->end.finish, "total_duration",
                 nanoseconds(v->set->opened, c->last), "load_duration", (json_int_t)0, "prompt_eval_count",
@@ -258,7 +321,7 @@ static void add_line(json_t *document, buf *out)
 
 static void whole(conversation *v, buf *out)
 {
-  srv_add_json(out, last_piece(v, text_of(&v->set->at[0].taken)));
+  srv_add_json(out, last_piece(v, pieces_of(&v->said[0])));
 }
 
 static void begin(conversation *v, buf *out)
@@ -268,14 +331,15 @@ static void begin(conversation *v, buf *out)
 
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  (void)index, (void)end; /* of the one choice: finish tells it */
-  if (news->text.length)
-    add_line(piece(name_of(v), is_chat(v), text_of(news), false), out);
+  (void)news, (void)end; /* of the one choice: finish tells it */
+  pieces of = pieces_of(&v->said[index]);
+  if (of.content || of.thinking || of.calls)
+    add_line(piece(name_of(v), is_chat(v), of, false), out);
 }
 
 static void finish(conversation *v, buf *out)
 {
-  add_line(last_piece(v, json_string("")), out);
+  add_line(last_piece(v, (pieces){0}), out);
 }
 
 static void fail(conversation *v, int status, const char *message, buf *out)
@@ -284,9 +348,9 @@ static void fail(conversation *v, int status, const char *message, buf *out)
   add_line(oll_error(status, NULL, NULL, message), out);
 }
 
-static const dialect chat_dialect = {"oll", true, NULL, whole, begin, delta, finish, fail};
-static const dialect generate_dialect = {"oll", true, NULL, whole, begin, delta, finish, fail};
-static const dialect raw_dialect = {"oll", false, NULL, whole, begin, delta, finish, fail};
+static const dialect chat_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail};
+static const dialect generate_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail};
+static const dialect raw_dialect = {"oll", "call_", false, NULL, whole, begin, delta, finish, fail};
 
 static bool is_chat(const conversation *v)
 {
@@ -307,7 +371,7 @@ static void answer_load(const server *s, const json_t *root, const json_t *name,
   } else if (json_is_number(alive) && json_number_value(alive) == 0) {
     srv_error(a, 400, "keep_alive", NULL, "keep_alive: 0 without a prompt asks to unload the model, which stays here");
   } else {
-    json_t *out = piece(name ? json_string_value(name) : s->options.names[0], chats, json_string(""), true);
+    json_t *out = piece(name ? json_string_value(name) : s->options.names[0], chats, (pieces){0}, true);
     json_object_set_new(out, "done_reason", json_string("load"));
     srv_json(a, 200, out);
   }

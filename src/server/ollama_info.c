@@ -98,14 +98,27 @@ static json_t *parameters(const server *s)
   return json_stringn(text, (size_t)n);
 }
 
+/* What of tools and thinking the model's template and this server know. */
+static json_t *capabilities(const server *s)
+{
+  size_t n = 0;
+  json_t *out = json_pack("[s]", "completion");
+  const char *source = s->model->chat ? chat_template_source(s->model->chat, true, &n) : NULL;
+  if (source && oai_template_has(s, true, "tools") && (s->calls || calls_of_template(source, n)))
+    json_array_append_new(out, json_string("tools"));
+  if (s->reasoning)
+    json_array_append_new(out, json_string("thinking"));
+  return out;
+}
+
 static json_t *show_json(const server *s)
 {
   size_t n = 0;
   char at[OLL_TIME];
   const char *template = s->model->chat ? chat_template_source(s->model->chat, false, &n) : NULL;
-  return json_pack("{ss so so so so s[s] ss}", "modelfile", "", "parameters", parameters(s), "template",
+  return json_pack("{ss so so so so so ss}", "modelfile", "", "parameters", parameters(s), "template",
                    json_stringn(template ? template : "", n), "details", details(s), "model_info", model_info(s),
-                   "capabilities", "completion", "modified_at", oll_time(s->started, at));
+                   "capabilities", capabilities(s), "modified_at", oll_time(s->started, at));
 }
 
 void oll_show(server *s, const srv_request *q, srv_response *a)

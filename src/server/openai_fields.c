@@ -298,6 +298,10 @@ static const struct {
     {"stream_options", false, read_stream_options},
     {"chat_template_kwargs", true, read_variables},
     {"max_completion_tokens", false, read_completion_tokens},
+    {"tools", true, oai_read_tools},
+    {"tool_choice", true, oai_read_tool_choice},
+    {"parallel_tool_calls", true, oai_read_parallel},
+    {"reasoning_effort", true, oai_read_effort},
 };
 
 /* ---- what is let be ---- */
@@ -427,13 +431,14 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
   oai_prompt *p = &r->prompts[0];
   if (!messages)
     return oai_wrong(fault, "messages", "is missing");
-  if (!oai_fix_messages(s, messages, fault))
+  if (!oai_fix_messages(s, messages, fault) || !oai_settle_tools(s, r, fault))
     return false;
   const json_t *variables = r->variables ? r->variables : s->options.variables;
   char *text;
   size_t length;
-  if (prompt_chat_text(s->model, messages, variables, &text, &length, &fault->err) != TERN_OK)
+  if (prompt_chat_text(s->model, messages, r->tools, variables, &text, &length, &fault->err) != TERN_OK)
     return failed(fault, "messages");
+  r->parts.opened = r->parts.reasoning && parts_opened(r->parts.reasoning, text, length, prompt_continues(variables));
   bool fits = srv_check_length(s, length, &fault->err) == TERN_OK;
   tern_status status = fits ? prompt_encode_chat(s->model, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
   mem_free(text);

@@ -48,15 +48,15 @@ static const srv_field rows[] = {
     SAMPLING("stop"),
     SAMPLING("chat_template_kwargs"),
     {"text", FIELD_IS_OBJECT, 0, 0, NULL, "{} {\"format\":{\"type\":\"text\"}}", NULL, false},
-    {"reasoning", FIELD_IS_OBJECT, 0, 0, NULL, "{}", NULL, false},
-    {"tools", FIELD_IS_LIST, 0, 0, NULL, "[]", NULL, false},
-    {"tool_choice", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, NULL, "\"auto\" \"none\"", NULL, false},
+    {"reasoning", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "effort, where the chat template has levels", false},
+    {"tools", FIELD_IS_LIST, 0, 0, NULL, NULL, "functions", false},
+    {"tool_choice", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, "tool_choice", NULL, "auto or none", false},
+    {"parallel_tool_calls", FIELD_IS_BOOL, 0, 0, "parallel_tool_calls", NULL, NULL, false},
     {"top_logprobs", FIELD_IS_INT, 0, 0, NULL, "0", NULL, false},
     {"background", FIELD_IS_BOOL, 0, 0, NULL, "false", NULL, false},
     {"include", FIELD_IS_LIST, 0, 0, NULL, "[] [\"reasoning.encrypted_content\"]", "let be: there is none", false},
     {"truncation", FIELD_IS_STRING, 0, 0, NULL, "\"disabled\" \"auto\"", "let be: what is too long is an error", false},
     {"metadata", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "comes back as it is", false},
-    {"parallel_tool_calls", FIELD_IS_BOOL, 0, 0, NULL, NULL, "let be", false},
     {"max_tool_calls", FIELD_IS_INT, 0, 0, NULL, NULL, "let be: of tools that a server would run", false},
     {"stream_options", FIELD_IS_OBJECT, 0, 0, NULL, "{} {\"include_obfuscation\":false} {\"include_obfuscation\":true}",
      "let be", false},
@@ -77,10 +77,12 @@ typedef struct response {
   json_t *items;  /* all items up to the answer */
   json_t *output; /* items of the answer that are whole */
   bool store;
-  int sequence; /* of the next event */
-  bool open;    /* an item is under way */
+  int sequence;   /* of the next event */
+  bool open;      /* an item is under way */
+  part_kind kind; /* of it: text or reasoning */
   char item_id[RESP_ID + 16];
   buf text; /* of it */
+  size_t reasoning_tokens;
 } response;
 
 static void free_response(void *data)
@@ -125,13 +127,57 @@ static json_t *earlier_items(server *s, const json_t *id, oai_fault *fault)
   return out;
 }
 
+/* Functions as the older dialect has them. */
+static bool move_tools(const response *r, json_t *to, oai_fault *fault)
+{
+  const json_t *tools = json_object_get(r->body, "tools");
+  json_t *list = json_array();
+  for (size_t i = 0; i < json_array_size(tools); i++) {
+    json_t *tool = json_array_get(tools, i), *function = json_copy(tool);
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    json_object_del(function, "type");
+    json_array_append_new(list, json_pack("{ss so}", "type", "function", "function", function));
+    if (!type || strcmp(type, "function") != 0) {
+      json_decref(list);
+      return oai_wrong(fault, "tools", "element %zu: only functions are supported here", i);
+    }
+  }
+  if (json_array_size(tools) && json_object_set(to, "tools", list))
+    err_nomem(&fault->err, "tools");
+  json_decref(list);
+  return fault->err.status == TERN_OK;
+}
+
+/* A summary is of what is not shown elsewhere: here all is. */
+static bool move_reasoning(const server *s, const response *r, json_t *to, oai_fault *fault)
+{
+  static const srv_field members[] = {
+      {"effort", FIELD_IS_STRING, 0, 0, "reasoning_effort", NULL, NULL, false},
+      {"summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
+      {"generate_summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
+  };
+  static const srv_fields fields = SRV_FIELDS(members, "reasoning.");
+  json_t *reasoning = json_object_get(r->body, "reasoning"), *copy = json_copy(reasoning);
+  bool ok = !reasoning || fields_check(&fields, copy, fault);
+  const char *effort = json_string_value(json_object_get(copy, "effort"));
+  bool with_tools = json_array_size(json_object_get(r->body, "tools")) > 0;
+  if (ok && effort && !oai_template_has(s, with_tools, "reasoning_effort") &&
+      (strcmp(effort, "none") != 0 || !oai_template_has(s, with_tools, "enable_thinking")))
+    ok = oai_wrong(fault, "reasoning", "effort: the model's chat template has no such levels");
+  ok = ok && (!copy || fields_move(&fields, copy, to, fault));
+  if (!ok)
+    fault->param = "reasoning";
+  json_decref(copy);
+  return ok;
+}
+
 /* The shared request that says what the body says; NULL: the fault. */
-static json_t *shared_of(const response *r, oai_fault *fault)
+static json_t *shared_of(const server *s, const response *r, oai_fault *fault)
 {
   json_t *to = json_object();
   json_t *messages = resp_messages(r->items, json_object_get(r->body, "instructions"), fault);
   if (messages && to && json_object_set_new(to, "messages", messages) == 0 &&
-      fields_move(&resp_fields, r->body, to, fault))
+      fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_reasoning(s, r, to, fault))
     return to;
   if (messages && fault->err.status == TERN_OK)
     err_nomem(&fault->err, "request");
@@ -168,10 +214,12 @@ static response *open_response(server *s, uint64_t number, json_t *body, oai_fau
 
 static json_t *usage_of(const conversation *v)
 {
+  const response *r = v->own.data;
   json_int_t in = (json_int_t)conversation_prompt_tokens(v), out = (json_int_t)conversation_answer_tokens(v);
-  return json_pack("{sI s{sI si} sI s{si} sI}", "input_tokens", in, "input_tokens_details", "cached_tokens",
+  return json_pack("{sI s{sI si} sI s{sI} sI}", "input_tokens", in, "input_tokens_details", "cached_tokens",
                    (json_int_t)conversation_cached_tokens(v), "cache_write_tokens", 0, "output_tokens", out,
-                   "output_tokens_details", "reasoning_tokens", 0, "total_tokens", in + out);
+                   "output_tokens_details", "reasoning_tokens", (json_int_t)r->reasoning_tokens, "total_tokens",
+                   in + out);
 }
 
 /* A member of the body as it came, or `absent`, which is taken over. */
@@ -232,6 +280,16 @@ static void keep(const conversation *v, json_t *whole)
                  text_of_json(json_pack("{sO}", "data", r->input)), text_of_json(json_pack("{sO}", "data", r->items)));
 }
 
+static size_t count_tokens(const server *s, const buf *text)
+{
+  int32_t *ids = NULL;
+  size_t n = 0;
+  if (tok_encode(s->model->tok, text->data ? text->data : "", text->length, false, &ids, &n, NULL) != TERN_OK)
+    n = 0;
+  mem_free(ids);
+  return n;
+}
+
 /* ---- items and their events ---- */
 
 /* Takes over `members`. Without `out` nobody is told. */
@@ -267,64 +325,137 @@ static json_t *text_so_far(const response *r)
   return json_stringn(r->text.data ? r->text.data : "", r->text.length);
 }
 
-static json_t *text_part(json_t *text)
+/* What differs between items of text and of reasoning. */
+static const struct kind_words {
+  const char *type, *prefix, *part, *delta, *done;
+} kinds[] = {
+    [PART_REASONING] = {"reasoning", "rs", "reasoning_text", "response.reasoning_text.delta",
+                        "response.reasoning_text.done"},
+    [PART_CONTENT] = {"message", "msg", "output_text", "response.output_text.delta", "response.output_text.done"},
+};
+
+static json_t *text_part(const response *r, json_t *text)
 {
-  return json_pack("{ss so s[] s[]}", "type", "output_text", "text", text, "annotations", "logprobs");
+  json_t *out = json_pack("{ss so}", "type", kinds[r->kind].part, "text", text);
+  if (r->kind == PART_CONTENT) {
+    json_object_set_new(out, "annotations", json_array());
+    json_object_set_new(out, "logprobs", json_array());
+  }
+  return out;
 }
 
 /* `content` is taken over. */
-static json_t *message_item(const response *r, const char *status, json_t *content)
+static json_t *text_item(const response *r, const char *status, json_t *content)
 {
-  return json_pack("{ss ss ss ss so}", "id", r->item_id, "type", "message", "status", status, "role", "assistant",
-                   "content", content);
+  json_t *out =
+      json_pack("{ss ss ss so}", "id", r->item_id, "type", kinds[r->kind].type, "status", status, "content", content);
+  if (r->kind == PART_CONTENT)
+    json_object_set_new(out, "role", json_string("assistant"));
+  else
+    json_object_set_new(out, "summary", json_array());
+  return out;
 }
 
-static void open_message(response *r, buf *out)
+/* `item` is taken over. */
+static void tell_item(response *r, const char *type, json_t *item, buf *out)
 {
-  snprintf(r->item_id, sizeof r->item_id, "msg_%s_%zu", r->id + strlen("resp_"), json_array_size(r->output));
-  buf_clear(&r->text);
+  tell(r, type, json_pack("{sI so}", "output_index", (json_int_t)json_array_size(r->output), "item", item), out);
+}
+
+static void name_item(response *r, const char *prefix)
+{
+  snprintf(r->item_id, sizeof r->item_id, "%s_%s_%zu", prefix, r->id + strlen("resp_"), json_array_size(r->output));
+}
+
+static void open_text(response *r, part_kind kind, buf *out)
+{
+  r->kind = kind;
   r->open = true;
-  tell(r, "response.output_item.added",
-       json_pack("{sI so}", "output_index", (json_int_t)json_array_size(r->output), "item",
-                 message_item(r, "in_progress", json_array())),
-       out);
-  tell(r, "response.content_part.added", place_in(r, "part", text_part(json_string(""))), out);
+  name_item(r, kinds[kind].prefix);
+  buf_clear(&r->text);
+  tell_item(r, "response.output_item.added", text_item(r, "in_progress", json_array()), out);
+  tell(r, "response.content_part.added", place_in(r, "part", text_part(r, json_string(""))), out);
 }
 
-static void add_text(response *r, const char *text, size_t n, buf *out)
+/* Events of an answer's text say that there are no log-probabilities. */
+static json_t *with_logprobs(const response *r, json_t *members)
 {
-  if (!n)
-    return;
+  if (r->kind == PART_CONTENT)
+    json_object_set_new(members, "logprobs", json_array());
+  return members;
+}
+
+static void close_text(const conversation *v, const char *status, buf *out)
+{
+  response *r = v->own.data;
   if (!r->open)
-    open_message(r, out);
-  buf_add(&r->text, text, n);
-  json_t *members = place_in(r, "delta", json_stringn(text, n));
-  json_object_set_new(members, "logprobs", json_array());
-  tell(r, "response.output_text.delta", members, out);
-}
-
-static void close_message(response *r, const char *status, buf *out)
-{
-  json_t *members = place_in(r, "text", text_so_far(r));
-  json_object_set_new(members, "logprobs", json_array());
-  tell(r, "response.output_text.done", members, out);
-  tell(r, "response.content_part.done", place_in(r, "part", text_part(text_so_far(r))), out);
-  json_t *item = message_item(r, status, json_pack("[o]", text_part(text_so_far(r))));
-  tell(r, "response.output_item.done",
-       json_pack("{sI sO}", "output_index", (json_int_t)json_array_size(r->output), "item", item), out);
+    return;
+  tell(r, kinds[r->kind].done, with_logprobs(r, place_in(r, "text", text_so_far(r))), out);
+  tell(r, "response.content_part.done", place_in(r, "part", text_part(r, text_so_far(r))), out);
+  json_t *item = text_item(r, status, json_pack("[o]", text_part(r, text_so_far(r))));
+  tell_item(r, "response.output_item.done", json_incref(item), out);
   json_array_append_new(r->output, item);
   r->open = false;
+  if (r->kind == PART_REASONING) /* as many tokens as its text has by itself */
+    r->reasoning_tokens += count_tokens(v->server, &r->text);
 }
 
-/* An answer without text has an item all the same. New reference: the whole document. */
+static void add_text(const conversation *v, const answer_part *p, buf *out)
+{
+  response *r = v->own.data;
+  if (!p->text.length)
+    return;
+  if (r->open && r->kind != p->kind)
+    close_text(v, "completed", out);
+  if (!r->open)
+    open_text(r, p->kind, out);
+  buf_add(&r->text, p->text.data, p->text.length);
+  tell(r, kinds[r->kind].delta, with_logprobs(r, place_in(r, "delta", json_stringn(p->text.data, p->text.length))),
+       out);
+}
+
+static json_t *call_item(const response *r, const tool_call *c, const char *status, const char *arguments)
+{
+  return json_pack("{ss ss ss ss ss ss}", "id", r->item_id, "type", "function_call", "status", status, "call_id", c->id,
+                   "name", c->name, "arguments", arguments);
+}
+
+static void add_call(const conversation *v, const tool_call *c, buf *out)
+{
+  response *r = v->own.data;
+  close_text(v, "completed", out);
+  name_item(r, "fc");
+  tell_item(r, "response.output_item.added", call_item(r, c, "in_progress", ""), out);
+  json_t *members = place(r);
+  json_object_set_new(members, "delta", json_string(c->arguments));
+  tell(r, "response.function_call_arguments.delta", members, out);
+  members = place(r);
+  json_object_set_new(members, "arguments", json_string(c->arguments));
+  json_object_set_new(members, "name", json_string(c->name));
+  tell(r, "response.function_call_arguments.done", members, out);
+  json_t *item = call_item(r, c, "completed", c->arguments);
+  tell_item(r, "response.output_item.done", json_incref(item), out);
+  json_array_append_new(r->output, item);
+}
+
+static void add_parts(const conversation *v, buf *out)
+{
+  const answer_parts *said = &v->said[0];
+  for (size_t i = 0; i < said->n; i++)
+    if (said->at[i].kind == PART_CALL)
+      add_call(v, &said->at[i].call, out);
+    else if (said->at[i].kind != PART_DROPPED)
+      add_text(v, &said->at[i], out);
+}
+
+/* An answer without anything has an item all the same. New reference: the whole document. */
 static json_t *close_answer(conversation *v, buf *out)
 {
   response *r = v->own.data;
   const char *status = was_cut(v) ? "incomplete" : "completed";
   if (!r->open && !json_array_size(r->output))
-    open_message(r, out);
-  if (r->open)
-    close_message(r, status, out);
+    open_text(r, PART_CONTENT, out);
+  close_text(v, status, out);
   json_t *whole = document(v, status, usage_of(v), NULL);
   keep(v, whole);
   return whole;
@@ -334,8 +465,7 @@ static json_t *close_answer(conversation *v, buf *out)
 
 static void whole(conversation *v, buf *out)
 {
-  const buf *text = &v->set->at[0].taken.text;
-  add_text(v->own.data, text->data, text->length, NULL);
+  add_parts(v, NULL);
   srv_add_json(out, close_answer(v, NULL));
 }
 
@@ -347,15 +477,14 @@ static void begin(conversation *v, buf *out)
 
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  (void)index, (void)end; /* of the one choice: finish tells it */
-  add_text(v->own.data, news->text.data, news->text.length, out);
+  (void)index, (void)news, (void)end; /* of the one choice: finish tells it */
+  add_parts(v, out);
 }
 
 static void finish(conversation *v, buf *out)
 {
-  json_t *whole = close_answer(v, out);
-  tell(v->own.data, was_cut(v) ? "response.incomplete" : "response.completed", json_pack("{so}", "response", whole),
-       out);
+  json_t *all = close_answer(v, out);
+  tell(v->own.data, was_cut(v) ? "response.incomplete" : "response.completed", json_pack("{so}", "response", all), out);
 }
 
 static void fail(conversation *v, int status, const char *message, buf *out)
@@ -369,13 +498,13 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 
 void resp_create(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"resp", true, NULL, whole, begin, delta, finish, fail};
+  static const dialect is = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail};
   json_t *body;
   oai_fault fault = {0};
   if (!srv_body(q, a, &body))
     return;
   response *r = open_response(s, q->number, body, &fault);
-  json_t *root = r && fault.err.status == TERN_OK ? shared_of(r, &fault) : NULL;
+  json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
     conversation_answer(s, q, root, (conversation_own){r, free_response}, &is, a);
     return;

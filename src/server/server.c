@@ -45,6 +45,47 @@ static tern_status check_names(const server_options *o, tern_error *err)
   return TERN_OK;
 }
 
+/* "a, b, c" of a table's names. */
+static const char *list_names(const char *(*name_at)(size_t i), char *out, size_t size)
+{
+  size_t used = 0;
+  const char *name, *last = "";
+  *out = '\0';
+  for (size_t i = 0; (name = name_at(i)) && used < size; last = name, i++)
+    if (strcmp(name, last) != 0) /* some formats have two rows */
+      used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", name);
+  return out;
+}
+
+static const char *format_name(size_t i)
+{
+  const calls_format *f = calls_at(i);
+  return f ? f->name : NULL;
+}
+
+static const char *reasoning_name(size_t i)
+{
+  const parts_reasoning *r = parts_reasoning_at(i);
+  return r ? r->name : NULL;
+}
+
+/* How answers are taken apart: as was said, or as the model's files show. */
+static tern_status choose_parsers(server *s, tern_error *err)
+{
+  const char *calls = s->options.tool_parser, *reasoning = s->options.reasoning_parser;
+  char names[400];
+  s->calls = calls ? calls_find(calls) : NULL;
+  if (calls && !s->calls)
+    return err_set(err, TERN_E_USAGE, "--tool-parser: \"%.60s\" is not known; what is: %s", calls,
+                   list_names(format_name, names, sizeof names));
+  if (!reasoning)
+    s->reasoning = parts_reasoning_of(s->model->tok);
+  else if (strcmp(reasoning, "none") != 0 && !(s->reasoning = parts_reasoning_find(reasoning)))
+    return err_set(err, TERN_E_USAGE, "--reasoning-parser: \"%.60s\" is not known; what is: none, %s", reasoning,
+                   list_names(reasoning_name, names, sizeof names));
+  return TERN_OK;
+}
+
 tern_status server_open(tern_model *m, const server_options *options, server_socket *socket, server **out,
                         tern_error *err)
 {
@@ -76,6 +117,8 @@ tern_status server_open(tern_model *m, const server_options *options, server_soc
   tern_status status = s->death_fd >= 0 && s->ending_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
   if (status == TERN_OK && !s->responses_kept)
     status = err_nomem(err, "server");
+  if (status == TERN_OK)
+    status = choose_parsers(s, err);
   if (status == TERN_OK)
     status = sched_open(m, &s->options.scheduling, &s->scheduler, err);
   if (status == TERN_OK)

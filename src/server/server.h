@@ -29,6 +29,8 @@ typedef struct server_options {
   bool seeded;                               /* requests without a seed take sampling's; else one is drawn */
   int max_tokens;                            /* likewise; cut to what the context has left */
   const json_t *variables;                   /* of the chat template, for all requests; may be NULL */
+  const char *tool_parser;                   /* how the model writes calls; NULL: as its chat template shows */
+  const char *reasoning_parser;              /* and reasoning; "none": as content; NULL: as its vocabulary shows */
   sched_options scheduling;                  /* on_death is the server's own */
   size_t most_body;                          /* bytes of a request's body; 0: SERVER_MOST_BODY */
   void (*log)(void *user, const char *line); /* one line a request, without its text; may be NULL */

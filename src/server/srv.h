@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "server/server.h"
+#include "text/parts.h"
 
 enum {
   SRV_CLASSES = 6, /* of HTTP status: 1xx to 5xx */
@@ -21,6 +22,8 @@ struct server {
   tern_model *model;
   server_options options;
   scheduler *scheduler;
+  const calls_format *calls;        /* --tool-parser; NULL: the template tells */
+  const parts_reasoning *reasoning; /* NULL: reasoning is content */
   struct MHD_Daemon *daemon;
   server_socket socket;
   int death_fd;

@@ -163,7 +163,7 @@ void text_template(server *s, const srv_request *q, srv_response *a)
     ok = oai_fix_messages(s, messages, &fault);
   if (ok) {
     fault.param = "messages";
-    ok = prompt_chat_text(s->model, messages, variables, &text, &n, &fault.err) == TERN_OK;
+    ok = prompt_chat_text(s->model, messages, NULL, variables, &text, &n, &fault.err) == TERN_OK;
   }
   if (ok)
     srv_json(a, 200, json_pack("{so}", "prompt", json_stringn(text, n)));
