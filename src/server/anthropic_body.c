@@ -362,7 +362,7 @@ static bool add_assistant(rewriter *w, const json_t *content)
   for (size_t i = 0; i < json_array_size(content) && well; i++)
     well = add_said(w, json_array_get(content, i), &text, &thinking, calls);
   if (well) {
-    message = json_pack("{ss s%}", "role", "assistant", "content", text.data ? text.data : "", text.length);
+    message = json_pack("{ss ss%}", "role", "assistant", "content", text.data ? text.data : "", text.length);
     if (thinking.length)
       json_object_set_new(message, "reasoning_content", json_stringn(thinking.data, thinking.length));
     if (json_array_size(calls))

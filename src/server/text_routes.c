@@ -144,7 +144,7 @@ void text_detokenize(server *s, const srv_request *q, srv_response *a)
 
 void text_template(server *s, const srv_request *q, srv_response *a)
 {
-  static const char *const known[] = {"messages", "chat_template_kwargs", NULL};
+  static const char *const known[] = {"messages", "tools", "chat_template_kwargs", NULL};
   static const char *const flags[] = {NULL};
   json_t *root;
   oai_fault fault = {0};
@@ -154,7 +154,10 @@ void text_template(server *s, const srv_request *q, srv_response *a)
     return;
   json_t *messages = json_object_get(root, "messages"), *given = json_object_get(root, "chat_template_kwargs");
   json_t *variables = s->options.variables ? json_deep_copy(s->options.variables) : json_object();
+  const json_t *tools = json_object_get(root, "tools");
   bool ok = check_keys(s, root, known, flags, &fault);
+  if (ok && tools && !json_is_array(tools))
+    ok = oai_wrong(&fault, "tools", "must be a list");
   if (ok && given && !json_is_object(given))
     ok = oai_wrong(&fault, "chat_template_kwargs", "must be an object");
   if (ok && given)
@@ -163,7 +166,7 @@ void text_template(server *s, const srv_request *q, srv_response *a)
     ok = oai_fix_messages(s, messages, &fault);
   if (ok) {
     fault.param = "messages";
-    ok = prompt_chat_text(s->model, messages, NULL, variables, &text, &n, &fault.err) == TERN_OK;
+    ok = prompt_chat_text(s->model, messages, tools, variables, &text, &n, &fault.err) == TERN_OK;
   }
   if (ok)
     srv_json(a, 200, json_pack("{so}", "prompt", json_stringn(text, n)));
