@@ -139,7 +139,7 @@ static json_t *values_json(const char *text)
   return list;
 }
 
-static json_t *row_schema(const srv_field *row)
+json_t *fields_row_schema(const srv_field *row)
 {
   json_t *out = json_object(), *types = json_array();
   for (size_t i = 0; i < N_KINDS; i++)
@@ -166,7 +166,7 @@ json_t *fields_schema(const srv_fields *f)
 {
   json_t *properties = json_object(), *required = json_array();
   for (size_t i = 0; i < f->n; i++) {
-    json_object_set_new(properties, f->rows[i].name, row_schema(&f->rows[i]));
+    json_object_set_new(properties, f->rows[i].name, fields_row_schema(&f->rows[i]));
     if (f->rows[i].required)
       json_array_append_new(required, json_string(f->rows[i].name));
   }

@@ -387,9 +387,9 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
 {
   oai_fault fault = {0};
   bool chats = f == &oll_chat_fields;
+  bool ok = fields_check(f, root, &fault); /* without members that are null, from here on */
   json_t *options = json_object_get(root, "options"), *name = json_incref(json_object_get(root, "model")), *to = NULL;
-  bool ok =
-      fields_check(f, root, &fault) && fields_check(&option_fields, options, &fault) && oll_fix_model(s, root, &fault);
+  ok = ok && fields_check(&option_fields, options, &fault) && oll_fix_model(s, root, &fault);
   if (ok && is_empty(root, chats)) {
     answer_load(s, root, name, chats, a);
     json_decref(name);

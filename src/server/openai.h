@@ -54,6 +54,8 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault);
 /* Whether `value`, the field `name`, is a stop string or a list of some. */
 bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault);
 void oai_clear(oai_request *r);
+/* The JSON schema of such a body, for /openapi.json: new reference. */
+json_t *oai_schema(bool is_chat);
 /* How the model is to be called in the answer: as the field `model` (NULL: absent) has it, which is an error where it
  * is none of the names that are served. */
 bool oai_check_model(const server *s, const json_t *value, const char **name, oai_fault *fault);

@@ -1,5 +1,5 @@
 /* openai_fields.c - from a request's JSON to numbers: tables of fields, and a loop. See openai.h. */
-#include "server/openai.h"
+#include "server/fields.h"
 
 #include <limits.h>
 #include <math.h>
@@ -287,21 +287,22 @@ static bool read_completion_tokens(const server *s, const json_t *value, oai_req
 static const struct {
   const char *name;
   bool chat_only;
+  unsigned kinds; /* of value (FIELD_IS_...): what /openapi.json says; `read` knows more */
   bool (*read)(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 } forms[] = {
-    {"model", false, read_model},
-    {"stop", false, read_stop},
-    {"seed", false, read_seed},
-    {"logit_bias", false, read_bias},
-    {"logprobs", false, read_logprobs},
-    {"top_logprobs", true, read_top_logprobs},
-    {"stream_options", false, read_stream_options},
-    {"chat_template_kwargs", true, read_variables},
-    {"max_completion_tokens", false, read_completion_tokens},
-    {"tools", true, oai_read_tools},
-    {"tool_choice", true, oai_read_tool_choice},
-    {"parallel_tool_calls", true, oai_read_parallel},
-    {"reasoning_effort", true, oai_read_effort},
+    {"model", false, FIELD_IS_STRING, read_model},
+    {"stop", false, FIELD_IS_STRING | FIELD_IS_LIST, read_stop},
+    {"seed", false, FIELD_IS_INT, read_seed},
+    {"logit_bias", false, FIELD_IS_OBJECT, read_bias},
+    {"logprobs", false, FIELD_IS_BOOL, read_logprobs},
+    {"top_logprobs", true, FIELD_IS_INT, read_top_logprobs},
+    {"stream_options", false, FIELD_IS_OBJECT, read_stream_options},
+    {"chat_template_kwargs", true, FIELD_IS_OBJECT, read_variables},
+    {"max_completion_tokens", false, FIELD_IS_INT, read_completion_tokens},
+    {"tools", true, FIELD_IS_LIST, oai_read_tools},
+    {"tool_choice", true, FIELD_IS_STRING | FIELD_IS_OBJECT, oai_read_tool_choice},
+    {"parallel_tool_calls", true, FIELD_IS_BOOL, oai_read_parallel},
+    {"reasoning_effort", true, FIELD_IS_STRING, oai_read_effort},
 };
 
 /* ---- what is let be ---- */
@@ -541,4 +542,46 @@ void oai_clear(oai_request *r)
   json_decref(r->variables);
   json_decref(r->root);
   *r = (oai_request){0};
+}
+
+/* ---- telling ---- */
+
+static json_t *field_schema(const field *f)
+{
+  srv_field row = {.name = f->name, .lo = f->lo, .hi = f->hi};
+  row.kinds = f->kind == FIELD_BOOL ? FIELD_IS_BOOL : f->kind == FIELD_INT ? FIELD_IS_INT : FIELD_IS_REAL;
+  return fields_row_schema(&row);
+}
+
+/* The values that a field may have which is not understood. */
+static json_t *neutral_schema(const char *name)
+{
+  json_t *values = json_pack("[n]");
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    if (!strcmp(neutral[i].name, name))
+      json_array_append_new(values, json_loads(neutral[i].value, JSON_DECODE_ANY, NULL));
+  return json_pack("{so}", "enum", values);
+}
+
+json_t *oai_schema(bool is_chat)
+{
+  json_t *properties = json_object();
+  for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+    json_object_set_new(properties, harmless[i], json_pack("{ss}", "description", "let be"));
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    json_object_set_new(properties, neutral[i].name, neutral_schema(neutral[i].name));
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    json_object_set_new(properties, fields[i].name, field_schema(&fields[i]));
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    bool counts = !is_chat && !strcmp(forms[i].name, "logprobs");
+    srv_field row = {.name = forms[i].name, .kinds = forms[i].kinds | (counts ? FIELD_IS_INT : 0)};
+    if (is_chat || !forms[i].chat_only)
+      json_object_set_new(properties, row.name, fields_row_schema(&row));
+  }
+  const char *asked = is_chat ? "messages" : "prompt";
+  json_t *of = is_chat ? json_pack("{ss si s{ss}}", "type", "array", "minItems", 1, "items", "type", "object")
+                       : json_pack("{s[ss]}", "type", "string", "array");
+  json_object_set_new(properties, asked, of);
+  return json_pack("{ss so s[s] sb}", "type", "object", "properties", properties, "required", asked,
+                   "additionalProperties", 0);
 }

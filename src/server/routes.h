@@ -7,7 +7,10 @@
 typedef struct srv_row {
   const char *method, *path;
   srv_route *route;
-  const srv_fields *fields; /* of the body; NULL: it has none, or checks its own */
+  const srv_fields *fields; /* of the body; NULL: it has none, or openapi.c knows */
+  /* For /openapi.json: what a good answer is, whose dialect this is, and what else than JSON it may be; NULL: nothing.
+   */
+  const char *summary, *dialect, *streams;
 } srv_row;
 
 extern const srv_row srv_rows[];
@@ -32,5 +35,9 @@ extern const srv_fields emb_fields;                              /* embeddings.c
 extern const srv_fields oll_chat_fields, oll_generate_fields;    /* ollama.c */
 extern const srv_fields oll_show_fields;                         /* ollama_info.c */
 extern const srv_fields oll_embed_fields, oll_embeddings_fields; /* ollama_embed.c */
+
+extern const srv_fields text_tokenize_fields, text_detokenize_fields, text_template_fields; /* text_routes.c */
+json_t *ant_schema(void);                                                                   /* anthropic_body.c */
+json_t *ant_messages_schema(void);
 
 #endif

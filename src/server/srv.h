@@ -136,6 +136,7 @@ srv_route ant_messages, ant_count_tokens; /* anthropic.c */
 srv_shape ant_error;
 srv_route text_tokenize, text_detokenize, text_template;                 /* text_routes.c */
 srv_route info_models, info_model, info_health, info_metrics, info_root; /* info_routes.c */
+srv_route info_openapi;                                                  /* openapi.c */
 srv_route oll_chat, oll_generate;                                        /* ollama.c */
 srv_route oll_tags, oll_show, oll_ps, oll_version;                       /* ollama_info.c */
 srv_route oll_embed, oll_embeddings;                                     /* ollama_embed.c */

@@ -169,6 +169,7 @@ def test_wrong(s):
     tops = {"keep_alive": "5m", "format": "", "tools": [], "think": False, "truncate": True}
     got, want = s.ask(CHAT, talk(options=quiet, **tops))[1], s.ask(CHAT, talk())[1]
     tally.check("what is let be", got.get("message") == want["message"], got)
+    tally.check("a null model", s.ask(CHAT, {"model": None, "messages": None})[1].get("done_reason") == "load")
     nulls = dict.fromkeys(("format", "tools", "think", "keep_alive"))
     tally.check("null is absent", s.ask(CHAT, talk(**nulls))[1].get("message") == want["message"])
     status, got, _ = s.ask(CHAT, talk(model="other"))
