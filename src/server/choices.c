@@ -27,6 +27,15 @@ static bool add_text(void *user, const char *text, size_t n)
   return go_on;
 }
 
+static void count_reasoning(choice *o, int32_t token)
+{
+  if (o->reasoning_ids[0] < 0)
+    return;
+  o->reasons |= token == o->reasoning_ids[0];
+  o->reasoned += o->reasons;
+  o->reasons &= token != o->reasoning_ids[1];
+}
+
 static void add_token(void *user, const reply *r)
 {
   choice *o = user;
@@ -34,6 +43,7 @@ static void add_token(void *user, const reply *r)
   pthread_mutex_lock(&o->set->lock);
   if (o->first == 0)
     o->first = srv_seconds();
+  count_reasoning(o, r->token);
   if (o->job.top >= 0) {
     if (mem_grow(&p->tokens, &p->capacity, p->n_tokens + 1, sizeof *p->tokens)) {
       choice_token *t = &p->tokens[p->n_tokens++];
@@ -107,6 +117,7 @@ tern_status choices_open(server *s, int n, choices **out, tern_error *err)
     o->job.options.on_text = add_text;
     o->job.options.user = o;
     o->job.user = o;
+    o->reasoning_ids[0] = o->reasoning_ids[1] = -1;
   }
   *out = c;
   return TERN_OK;

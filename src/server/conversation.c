@@ -31,6 +31,19 @@ static void close_conversation(conversation *v)
   mem_free(v);
 }
 
+/* Where reasoning stands between tokens of its own, those can be counted. */
+static void count_reasoning(const conversation *v, choice *c)
+{
+  const parts_reasoning *r = v->request.parts.reasoning;
+  if (!r || strcmp(r->start, r->tokens[0]) != 0)
+    return;
+  for (int i = 0; i < 2; i++)
+    c->reasoning_ids[i] = tok_id(v->server->model->tok, r->tokens[i], strlen(r->tokens[i]));
+  if (c->reasoning_ids[1] < 0)
+    c->reasoning_ids[0] = -1;
+  c->reasons = v->request.parts.opened;
+}
+
 /* Choice i answers prompt i / n; of one prompt's answers each has a seed of its own. */
 static void fill_jobs(conversation *v)
 {
@@ -46,6 +59,7 @@ static void fill_jobs(conversation *v)
     j->options.max_tokens = r->max_tokens;
     j->options.stops = r->stops;
     j->options.n_stops = r->n_stops;
+    count_reasoning(v, &v->set->at[i]);
   }
 }
 
@@ -117,7 +131,7 @@ static char *new_call_id(const conversation *v, int index, size_t nth)
   char id[64];
   if (!v->request.parts.calls->short_ids) {
     snprintf(id, sizeof id, "%s%08llx%08llx%03zx", v->dialect->call_prefix, (unsigned long long)v->server->started,
-             (unsigned long long)(v->number * OAI_MOST_CHOICES + (uint64_t)index), nth);
+             (unsigned long long)v->number * OAI_MOST_CHOICES + (unsigned)index, nth);
     return mem_strdup(id);
   }
   number = (uint64_t)((unsigned __int128)(number + (uint64_t)v->server->started) * spread % most);
@@ -194,6 +208,19 @@ size_t conversation_answer_tokens(const conversation *v)
   for (int i = 0; i < v->set->n; i++)
     n += v->set->at[i].end.n_ids;
   return n;
+}
+
+bool conversation_reasoning_tokens(const conversation *v, size_t *n)
+{
+  *n = 0;
+  for (int i = 0; i < v->set->n; i++) {
+    const choice *c = &v->set->at[i];
+    bool reasoned = v->readers[i] && parts_reasoning_bytes(v->readers[i]) > 0;
+    if (reasoned != (c->reasoned > 0)) /* letters that spell the marker, or no token for it */
+      return false;
+    *n += c->reasoned;
+  }
+  return v->request.parts.reasoning && v->set->at[0].reasoning_ids[0] >= 0;
 }
 
 static bool any_failed(const choices *c)

@@ -76,5 +76,7 @@ void conversation_answer(server *s, const srv_request *q, json_t *root, conversa
 size_t conversation_prompt_tokens(const conversation *v);
 size_t conversation_cached_tokens(const conversation *v); /* of the prompts' */
 size_t conversation_answer_tokens(const conversation *v);
+/* Of these, those of reasoning; false: there is none to be told of, or its ends are no tokens of their own. */
+bool conversation_reasoning_tokens(const conversation *v, size_t *n);
 
 #endif

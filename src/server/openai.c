@@ -3,7 +3,12 @@
 
 static json_t *usage_of(const conversation *v)
 {
-  return oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
+  json_t *usage =
+      oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
+  size_t n;
+  if (conversation_reasoning_tokens(v, &n))
+    json_object_set_new(usage, "completion_tokens_details", json_pack("{sI}", "reasoning_tokens", (json_int_t)n));
+  return usage;
 }
 
 static void whole(conversation *v, buf *out)

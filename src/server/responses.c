@@ -215,11 +215,13 @@ static response *open_response(server *s, uint64_t number, json_t *body, oai_fau
 static json_t *usage_of(const conversation *v)
 {
   const response *r = v->own.data;
+  size_t reasoning;
+  if (!conversation_reasoning_tokens(v, &reasoning)) /* not to be told from the tokens */
+    reasoning = r->reasoning_tokens;
   json_int_t in = (json_int_t)conversation_prompt_tokens(v), out = (json_int_t)conversation_answer_tokens(v);
   return json_pack("{sI s{sI si} sI s{sI} sI}", "input_tokens", in, "input_tokens_details", "cached_tokens",
                    (json_int_t)conversation_cached_tokens(v), "cache_write_tokens", 0, "output_tokens", out,
-                   "output_tokens_details", "reasoning_tokens", (json_int_t)r->reasoning_tokens, "total_tokens",
-                   in + out);
+                   "output_tokens_details", "reasoning_tokens", (json_int_t)reasoning, "total_tokens", in + out);
 }
 
 /* A member of the body as it came, or `absent`, which is taken over. */

@@ -15,7 +15,7 @@ static void answer_wrong(srv_response *a, const oai_fault *f)
 static bool check(const server *s, const srv_fields *f, json_t *root, oai_fault *fault)
 {
   const char *called;
-  return fields_check(f, root, fault) && oai_check_model(s, json_object_get(root, "model"), &called, fault);
+  return oai_check_model(s, json_object_get(root, "model"), &called, fault) && fields_check(f, root, fault);
 }
 
 /* Of several names for one thing, the first that was given; NULL: none was. */

@@ -137,6 +137,14 @@ static const calls_format formats[] = {
      .closed = true,
      .read = read_json,
      .inside = inside_json},
+    {.name = "minicpm5",
+     .end = "",
+     .bare_start = "<function name=",
+     .bare_end = "</function>",
+     .marks = {"<function name=", "<param name="},
+     .closed = true,
+     .read = read_minicpm,
+     .inside = inside_tags},
     {.name = "hermes",
      .start = "<tool_call>",
      .end = "</tool_call>",
@@ -203,7 +211,7 @@ void calls_clear(call_list *list)
 
 bool calls_add(call_list *out, span name, span id, json_t *arguments)
 {
-  bool well = json_is_object(arguments) && name.n;
+  bool well = json_is_object(arguments) && name.n && !memchr(name.s, '\0', name.n);
   if (well && !mem_grow(&out->at, &out->capacity, out->n + 1, sizeof *out->at)) {
     out->failed = true;
     well = false;
@@ -211,9 +219,9 @@ bool calls_add(call_list *out, span name, span id, json_t *arguments)
   if (well) {
     tool_call *c = &out->at[out->n++];
     *c = (tool_call){.name = mem_strndup(name.s, name.n),
-                     .id = id.n ? mem_strndup(id.s, id.n) : NULL,
+                     .id = id.n && !memchr(id.s, '\0', id.n) ? mem_strndup(id.s, id.n) : NULL,
                      .arguments = value_text(arguments)};
-    if (!c->name || (id.n && !c->id) || !c->arguments)
+    if (!c->name || !c->arguments) /* an id is made where one lacks */
       out->failed = true;
     well = !out->failed;
   }
@@ -228,6 +236,14 @@ bool calls_read(const calls_format *f, const char *text, size_t n, const json_t 
     return true;
   cut_list(out, before);
   return false;
+}
+
+bool calls_all_known(const call_list *list, const json_t *tools)
+{
+  for (size_t i = 0; i < list->n; i++)
+    if (!calls_known(tools, (span){list->at[i].name, strlen(list->at[i].name)}))
+      return false;
+  return true;
 }
 
 /* ---- schemas ---- */

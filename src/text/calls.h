@@ -32,9 +32,10 @@ typedef struct calls_format calls_format;
 struct calls_format {
   const char *name;
   /* What a block of calls stands between. end "": it goes to the next `start` or to the answer's end. start "": the
-   * answer as a whole is calls, or none of it is. */
+   * answer as a whole is calls, or none of it is. start NULL: there are no wrappers. */
   const char *start, *end;
-  /* What also begins one where the wrapper was forgotten, and stays part of the text; NULL: nothing. */
+  /* Where there are none, or they were forgotten: what a call itself begins and ends with, which is part of its text.
+   * As such letters may stand in any text, it must be the call of a tool that is known. NULL: nothing. */
   const char *bare_start, *bare_end;
   const char *marks[2]; /* of the template: all that are not NULL stand in it. Both NULL: chosen by name alone. */
   bool closed;          /* the text shows by itself whether a call is whole: it may stand though the end is missing */
@@ -54,6 +55,8 @@ const calls_format *calls_at(size_t i);
 /* Adds the calls of a block's text, what stands between its markers. False: it is not understood, or out->failed; then
  * nothing was added. */
 bool calls_read(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out);
+/* Whether `tools` has functions of all these names. */
+bool calls_all_known(const call_list *list, const json_t *tools);
 void calls_clear(call_list *list);
 
 #endif

@@ -43,6 +43,9 @@ typedef struct value_scan {
 json_t *value_next(value_scan *s);
 /* Takes `c` if it stands next, white space aside. */
 bool value_accept(value_scan *s, char c);
+/* Sets a member, and takes over the value. False: it is NULL, or the key has a NUL, which readers of JSON do not take.
+ */
+bool value_set(json_t *object, span key, json_t *value);
 /* A text that is a value, white space aside. NULL: it is not. */
 json_t *value_of(value_style style, span text);
 /* As the reference's _deserialize: JSON, or a Python literal, or the text itself. NULL: no memory. */
@@ -78,7 +81,7 @@ typedef bool calls_insider(const calls_format *f, const char *text, size_t n);
 calls_reader read_json, read_bare_json, read_mistral, read_kimi, read_deepseek;
 calls_insider inside_json;
 /* calls_tags.c */
-calls_reader read_qwen_coder, read_minimax, read_dsml, read_glm, read_longcat;
+calls_reader read_qwen_coder, read_minicpm, read_minimax, read_dsml, read_glm, read_longcat;
 calls_insider inside_tags;
 /* calls_words.c */
 calls_reader read_pythonic, read_gemma, read_function_gemma;

@@ -186,6 +186,7 @@ typedef struct tag_names {
   const char *call, *call_end;
   const char *argument, *argument_end;
   bool quoted; /* names may stand in quotes, and attributes may follow them */
+  bool cdata;  /* values may stand in <![CDATA[…]]>, and are strings then */
   meaning *means;
 } tag_names;
 
@@ -205,11 +206,23 @@ static json_t *typed_value(span text, span attributes)
   return span_find(attributes, "string=\"false\"") ? value_of(VALUE_JSON, text) : NULL;
 }
 
+/* A value in CDATA, which may hold the argument's end. False: it is in none. */
+static bool cut_cdata(const tag_names *t, span text, span *name, span *value, span *rest)
+{
+  return t->cdata && span_cut(text, ">", name, &text) && span_starts(text, "<![CDATA[") &&
+         span_cut(span_skip(text, strlen("<![CDATA[")), "]]>", value, rest) && span_starts(*rest, t->argument_end);
+}
+
 /* One argument behind its opening tag's beginning; *rest: what follows its end. */
 static bool add_argument(const tag_names *t, span text, const json_t *tools, span function, json_t *arguments,
                          span *rest)
 {
   span whole, name, value, attributes = {0};
+  if (cut_cdata(t, text, &name, &value, rest)) {
+    *rest = span_skip(*rest, strlen(t->argument_end));
+    name = unquoted(name);
+    return value_set(arguments, name, value_string(value));
+  }
   if (!span_cut(text, t->argument_end, &whole, rest) || !span_cut(whole, ">", &name, &value))
     return false;
   if (!t->means) {
@@ -224,7 +237,7 @@ static bool add_argument(const tag_names *t, span text, const json_t *tools, spa
     value = inner(value);
   }
   json_t *means = t->means ? t->means(value, calls_schema(tools, function, name)) : typed_value(value, attributes);
-  return json_object_setn_new(arguments, name.n ? name.s : "", name.n, means) == 0;
+  return value_set(arguments, name, means);
 }
 
 /* One call behind its opening tag's beginning. */
@@ -259,22 +272,35 @@ static bool read_tags(const tag_names *t, span text, const json_t *tools, call_l
 
 bool read_qwen_coder(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
-  static const tag_names t = {"<function=", "</function>", "<parameter=", "</parameter>", false, qwen_value};
+  static const tag_names t = {"<function=", "</function>", "<parameter=", "</parameter>", false, false, qwen_value};
+  (void)f;
+  return read_tags(&t, (span){text, n}, tools, out);
+}
+
+bool read_minicpm(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
+{
+  static const tag_names t = {"<function name=", "</function>", "<param name=", "</param>", true, true, qwen_value};
   (void)f;
   return read_tags(&t, (span){text, n}, tools, out);
 }
 
 bool read_minimax(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
-  static const tag_names t = {"<invoke name=", "</invoke>", "<parameter name=", "</parameter>", true, minimax_value};
+  static const tag_names t = {"<invoke name=", "</invoke>",  "<parameter name=", "</parameter>", true,
+                              false,           minimax_value};
   (void)f;
   return read_tags(&t, (span){text, n}, tools, out);
 }
 
 bool read_dsml(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
-  static const tag_names t = {
-      "<｜DSML｜invoke name=", "</｜DSML｜invoke>", "<｜DSML｜parameter name=", "</｜DSML｜parameter>", true, NULL};
+  static const tag_names t = {"<｜DSML｜invoke name=",
+                              "</｜DSML｜invoke>",
+                              "<｜DSML｜parameter name=",
+                              "</｜DSML｜parameter>",
+                              true,
+                              false,
+                              NULL};
   (void)f;
   return read_tags(&t, (span){text, n}, tools, out);
 }
@@ -282,11 +308,10 @@ bool read_dsml(const calls_format *f, const char *text, size_t n, const json_t *
 /* Whether an argument is open at the end. */
 bool inside_tags(const calls_format *f, const char *text, size_t n)
 {
-  static const char *const pairs[][2] = {{"<parameter=", "</parameter>"},
-                                         {"<parameter name=", "</parameter>"},
-                                         {"<｜DSML｜parameter name=", "</｜DSML｜parameter>"},
-                                         {"<arg_value>", "</arg_value>"},
-                                         {"<longcat_arg_value>", "</longcat_arg_value>"}};
+  static const char *const pairs[][2] = {
+      {"<parameter=", "</parameter>"}, {"<parameter name=", "</parameter>"},
+      {"<param name=", "</param>"},    {"<｜DSML｜parameter name=", "</｜DSML｜parameter>"},
+      {"<arg_value>", "</arg_value>"}, {"<longcat_arg_value>", "</longcat_arg_value>"}};
   (void)f;
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     span left = {text, n}, before;
@@ -330,7 +355,7 @@ static bool add_pair(const pair_names *t, span *text, const json_t *tools, span 
   key = span_trim(key);
   value = span_trim(value);
   json_t *means = is_string(calls_schema(tools, function, key)) ? value_string(value) : value_guess(value);
-  return json_object_setn_new(arguments, key.n ? key.s : "", key.n, means) == 0;
+  return value_set(arguments, key, means);
 }
 
 static bool read_pairs(const pair_names *t, span text, const json_t *tools, call_list *out)

@@ -552,6 +552,14 @@ static json_t *word_key(value_scan *s)
   return value_string(text);
 }
 
+bool value_set(json_t *object, span key, json_t *value)
+{
+  if (!key.n || !memchr(key.s, '\0', key.n))
+    return json_object_setn_new(object, key.n ? key.s : "", key.n, value) == 0;
+  json_decref(value);
+  return false;
+}
+
 static bool member(value_scan *s, json_t *object)
 {
   size_t n;
@@ -562,7 +570,7 @@ static bool member(value_scan *s, json_t *object)
                                            : NULL;
   char *text = key_text(key, &n);
   json_decref(key);
-  bool well = text && value_accept(s, ':') && json_object_setn_new(object, text, n, value_next(s)) == 0;
+  bool well = text && value_accept(s, ':') && value_set(object, (span){text, n}, value_next(s));
   mem_free(text);
   return well;
 }

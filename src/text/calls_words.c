@@ -45,7 +45,7 @@ static json_t *keywords(value_scan *s)
   json_t *out = json_object();
   while (!value_accept(s, ')')) {
     span key = take_name(&s->left);
-    bool well = key.n && value_accept(s, '=') && json_object_setn_new(out, key.s, key.n, python_value(s)) == 0;
+    bool well = key.n && value_accept(s, '=') && value_set(out, key, python_value(s));
     if (well && (value_accept(s, ',') || (span_trim(s->left).n && *span_trim(s->left).s == ')')))
       continue;
     json_decref(out);

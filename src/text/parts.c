@@ -243,7 +243,8 @@ static bool step_content(parts_reader *r, answer_parts *out)
   bool wait = false;
   if (!left(r))
     return false;
-  if (f && !*f->start && (!r->begun || r->behind)) { /* the first letters tell whether the answer is calls */
+  if (f && f->start && !*f->start &&
+      (!r->begun || r->behind)) { /* the first letters tell whether the answer is calls */
     static const char tag[] = "<|python_tag|>";
     size_t space = blanks(at(r), left(r)), n = left(r) - space;
     size_t most = n < sizeof tag - 1 ? n : sizeof tag - 1;
@@ -273,6 +274,7 @@ static bool step_content(parts_reader *r, answer_parts *out)
   r->begun = true;
   r->state = m->to;
   if (m->to == IN_REASONING) {
+    r->gap = 0;
     r->from += strlen(m->text);
     r->reasoned += strlen(m->text);
   } else {
@@ -324,11 +326,12 @@ static bool take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answ
   call_list list = {0};
   bool well = calls_read(r->options.calls, at(r) + skip, n, r->options.tools, &list);
   out->failed |= list.failed;
-  if (!well) {
+  if (!well || (r->state == IN_BARE_CALL && !calls_all_known(&list, r->options.tools))) {
     calls_clear(&list);
     return false;
   }
   give_calls(&list, out);
+  r->gap = 0;
   r->from += size;
   r->state = IN_CONTENT;
   r->behind = r->called = r->begun = true;

@@ -366,6 +366,7 @@ def test_templates(tally, probe):
         "ibm-granite-granite-3.3-2B-Instruct": "granite",
         "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": "json_tools",
         "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": "json_tools",
+        "openbmb-MiniCPM5-1B": "minicpm5",
         "meta-llama-Llama-3.1-8B-Instruct": "llama3_json",
         "meta-llama-Llama-3.2-3B-Instruct": "llama3_json",
         "meta-llama-Llama-3.3-70B-Instruct": "llama3_json",

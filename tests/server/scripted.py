@@ -67,8 +67,18 @@ def write_weights(path, vocab, follower):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def make_model(target, template, scripts, words=()):
-    """scripts: {word: text}; a prompt whose last token is the word has the text for its answer. words: further tokens."""
+def split(text, whole):
+    """The text in parts, of which those in `whole` stay in one."""
+    for word in whole:
+        before, found, after = text.partition(word)
+        if found:
+            return [p for p in (*split(before, whole), word, *split(after, whole)) if p]
+    return [text]
+
+
+def make_model(target, template, scripts, words=(), whole=None):
+    """scripts: {word: text}; a prompt whose last token is the word has the text for its answer. words: further tokens.
+    whole: {word: those of the words that its text has as one token}; only one text may have each."""
     target = Path(target)
     target.mkdir(parents=True, exist_ok=True)
     tokenizer = json.loads((SOURCE / "tokenizer.json").read_text())
@@ -88,8 +98,8 @@ def make_model(target, template, scripts, words=()):
     for word in [*words, *scripts]:
         token(word)
     for word, text in scripts.items():
-        at = ids[word]
-        for piece in cut(text, taken, dice):
+        at, kept = ids[word], (whole or {}).get(word, ())
+        for piece in [p for part in split(text, kept) for p in ([part] if part in kept else cut(part, taken, dice))]:
             follower[at] = token(piece)
             at = follower[at]
         follower[at] = EOS

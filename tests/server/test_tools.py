@@ -196,6 +196,18 @@ def test_messages(s):
     tally.check("one prompt", tokens == one["usage"]["prompt_tokens"], f"{tokens} {one['usage']}")
 
 
+def test_counts(s):
+    """Tokens of reasoning are counted where its ends are tokens; letters that spell them are not."""
+    got = s.ask(CHAT, chat("Hello", max_tokens=200, chat_template_kwargs={"think_first": True}))[1]["usage"]
+    answer = s.ask("/v1/completions", {"prompt": "<think>", "max_tokens": 200, "logprobs": 0})[1]["choices"][0]
+    n = answer["logprobs"]["tokens"].index("</think>") + 1
+    tally.check("reasoning_tokens", got["completion_tokens_details"]["reasoning_tokens"] == n < got["completion_tokens"], f"{got} {answer}")
+    stream = s.stream(CHAT, chat("Hello", max_tokens=200, chat_template_kwargs={"think_first": True}, stream_options={"include_usage": True}))
+    tally.check("reasoning_tokens, streamed", stream[-2]["usage"]["completion_tokens_details"] == got["completion_tokens_details"], stream[-2])
+    tally.check("none", s.ask(CHAT, chat("§plain"))[1]["usage"]["completion_tokens_details"] == {"reasoning_tokens": 0})
+    tally.check("not countable", "completion_tokens_details" not in s.ask(CHAT, chat("§think", max_tokens=200))[1]["usage"])
+
+
 def test_effort(s):
     prompt = chat("Hello", max_tokens=1)
     plain = s.ask(CHAT, prompt)[1]["usage"]["prompt_tokens"]
@@ -408,9 +420,9 @@ def main():
     if python.exists() and Path(sys.prefix).resolve() != python.parent.parent.resolve():
         os.execv(python, [str(python), *sys.argv])
     with tempfile.TemporaryDirectory() as folder:
-        model = make_model(Path(folder) / "scripted", TEMPLATE, SCRIPTS, ["</think>"])
+        model = make_model(Path(folder) / "scripted", TEMPLATE, SCRIPTS, ["</think>"], {"<think>": ["</think>"]})
         with Server(model) as s:
-            for test in (test_whole, test_streams, test_cut, test_without, test_one_call, test_opened, test_messages, test_effort, test_refused, test_anthropic, test_openai_package, test_anthropic_package):
+            for test in (test_whole, test_streams, test_cut, test_without, test_one_call, test_opened, test_messages, test_counts, test_effort, test_refused, test_anthropic, test_openai_package, test_anthropic_package):
                 test(s)
             tally.check("ends well", s.end() == 0, s.status)
         test_flags(model, TOOLS)

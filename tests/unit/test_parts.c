@@ -118,6 +118,14 @@ static const sample samples[] = {
      "call f{\"s\": \"</function></tool_call>\"}|"},
     {"qwen3_coder", NULL, false, true, "<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n",
      "C:<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n|"},
+    {"qwen3_coder", NULL, false, false, "Write <function=NAME></function>.", "C:Write <function=NAME></function>.|"},
+    {"minicpm5", NULL, false, false,
+     "Hm.\n<function name=\"f\"><param name=\"n\">3</param><param "
+     "name=\"s\"><![CDATA[a</param>\n<b>]]></param></function>\n"
+     "<function name=\"f\"></function>",
+     "C:Hm.\n|call f{\"n\": 3, \"s\": \"a</param>\\n<b>\"}|call f{}|"},
+    {"minicpm5", NULL, false, false, "<function name=\"nobody\"></function>",
+     "C:<function name=\"nobody\"></function>|"},
     {"seed_oss", NULL, false, false,
      "<seed:tool_call>\n<function=f>\n<parameter=n>2</parameter>\n</function>\n</seed:tool_call>", "call f{\"n\": 2}|"},
     {"glm47", NULL, false, true, "<tool_call>f<arg_key>n</arg_key><arg_value>1</arg_value>",
