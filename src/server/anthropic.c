@@ -218,7 +218,7 @@ void ant_count_tokens(server *s, const srv_request *q, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  oai_request r = {0};
+  oai_request r = {.counts = true};
   if (!srv_body(q, a, &root))
     return;
   if (!json_object_get(root, "max_tokens"))

@@ -100,6 +100,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->fd = q->fd;
   v->lines = a->type != NULL;
   v->number = q->number;
+  v->request.fills = own.fills;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)

@@ -31,10 +31,11 @@ typedef struct dialect {
   void (*fail)(conversation *v, int status, const char *message, buf *out);
 } dialect;
 
-/* What a dialect keeps of a request beside the shared fields; freed with the conversation. */
+/* What a dialect keeps of a request, and wants of it, beside the shared fields; freed with the conversation. */
 typedef struct conversation_own {
   void *data;
   void (*free)(void *data); /* NULL: there is nothing to free */
+  bool fills;               /* the answer may go on until the context is full */
 } conversation_own;
 
 struct conversation {

@@ -29,7 +29,7 @@ static const srv_field option_rows[] = {
     {"min_p", REAL, 0, 1, "min_p", NULL, NULL, false},
     {"seed", WHOLE, 0, 0, "seed", NULL, "-1: drawn", false},
     {"stop", FIELD_IS_STRING | FIELD_IS_LIST, 0, 0, "stop", NULL, NULL, false},
-    {"num_predict", WHOLE, 1, MOST_TOKENS, "max_tokens", NULL, NULL, false},
+    {"num_predict", WHOLE, -2, MOST_TOKENS, NULL, NULL, "below 0: until the context is full", false},
     {"repeat_penalty", REAL, 0, 1e6, "repetition_penalty", NULL, NULL, false},
     {"presence_penalty", REAL, -1e6, 1e6, "presence_penalty", NULL, NULL, false},
     {"frequency_penalty", REAL, -1e6, 1e6, "frequency_penalty", NULL, NULL, false},
@@ -99,6 +99,18 @@ bool oll_fix_model(const server *s, json_t *root, oai_fault *fault)
   if (json_object_set_new(root, "model", json_stringn(name, n - tag)) == 0)
     return true;
   err_nomem(&fault->err, "model");
+  return false;
+}
+
+/* Below 0: the route says so to the conversation. */
+static bool move_length(const json_t *options, json_t *to, oai_fault *fault)
+{
+  json_t *most = json_object_get(options, "num_predict");
+  if (most && json_integer_value(most) == 0)
+    return oai_wrong_in(fault, "options.", "num_predict", "0 tokens would be no answer");
+  if (!most || json_integer_value(most) < 0 || json_object_set(to, "max_tokens", most) == 0)
+    return true;
+  err_nomem(&fault->err, "options");
   return false;
 }
 
@@ -197,8 +209,8 @@ static json_t *shared_of(const server *s, const srv_fields *f, const json_t *roo
   if (!ok)
     err_nomem(&fault->err, "request");
   ok = ok && move_thinking(s, root, to, fault) && fields_move(f, root, to, fault) &&
-       fields_move(&option_fields, options, to, fault) && move_look_back(s, options, to, fault) &&
-       fix_messages(json_object_get(to, "messages"), fault);
+       fields_move(&option_fields, options, to, fault) && move_length(options, to, fault) &&
+       move_look_back(s, options, to, fault) && fix_messages(json_object_get(to, "messages"), fault);
   if (ok)
     return to;
   json_decref(to);
@@ -402,11 +414,12 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
     return;
   }
   a->type = "application/x-ndjson";
-  conversation_answer(s, q, to, (conversation_own){name, free_name},
-                      chats          ? &chat_dialect
-                      : is_raw(root) ? &raw_dialect
-                                     : &generate_dialect,
-                      a);
+  conversation_answer(
+      s, q, to, (conversation_own){name, free_name, json_integer_value(json_object_get(options, "num_predict")) < 0},
+      chats          ? &chat_dialect
+      : is_raw(root) ? &raw_dialect
+                     : &generate_dialect,
+      a);
 }
 
 static void answer(server *s, const srv_request *q, const srv_fields *f, srv_response *a)

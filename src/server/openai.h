@@ -16,7 +16,9 @@ typedef struct oai_prompt {
 } oai_prompt;
 
 typedef struct oai_request {
-  bool chat; /* else a text completion */
+  bool counts; /* set before reading: the prompt is to be counted and may be longer than the context */
+  bool fills;  /* set before reading: the answer may go on until the context is full */
+  bool chat;   /* else a text completion */
   bool stream, include_usage;
   bool logprobs;
   int top_logprobs;

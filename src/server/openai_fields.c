@@ -440,7 +440,7 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
   if (prompt_chat_text(s->model, messages, r->tools, variables, &text, &length, &fault->err) != TERN_OK)
     return failed(fault, "messages");
   r->parts.opened = r->parts.reasoning && parts_opened(r->parts.reasoning, text, length, prompt_continues(variables));
-  bool fits = srv_check_length(s, length, &fault->err) == TERN_OK;
+  bool fits = r->counts || srv_check_length(s, length, &fault->err) == TERN_OK;
   tern_status status = fits ? prompt_encode_chat(s->model, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
   mem_free(text);
   if (!fits)
@@ -498,7 +498,9 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault)
     longest = r->prompts[i].n > longest ? r->prompts[i].n : longest;
   }
   bool said = r->max_tokens > 0;
-  if (!said)
+  if (r->fills && longest <= context)
+    r->max_tokens = (int)(context - longest + 1);
+  else if (!said)
     r->max_tokens = s->options.max_tokens;
   if (!said && longest <= context && longest + (size_t)r->max_tokens - 1 > context)
     r->max_tokens = (int)(context - longest + 1);
@@ -513,7 +515,9 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
 {
   const char *name;
   json_t *value;
-  *out = (oai_request){.chat = is_chat,
+  *out = (oai_request){.counts = out->counts,
+                       .fills = out->fills,
+                       .chat = is_chat,
                        .n = 1,
                        .sampling = s->options.sampling,
                        .seeded = s->options.seeded,

@@ -60,6 +60,10 @@ def test_chat(s):
     backs = {f"{k}_context_size": 3 for k in ("repetition", "presence", "frequency")}
     same_text(s, "chat: looks back", s.ask(CHAT, talk(options={**sampled, "repeat_last_n": 3}))[1], talk()["messages"], **shared, **backs)
     tally.check("chat: looks back at all", s.ask(CHAT, talk(options={"repeat_last_n": -1}))[0] == 200)
+    for most in (-1, -2):
+        full = s.ask(CHAT, talk(options={"num_predict": most, "temperature": 1, "seed": 2, "stop": ["nowhere to be found"]}))[1]
+        ended = full["done_reason"] == "stop" or full["prompt_eval_count"] + full["eval_count"] == 1025
+        tally.check(f"chat: num_predict {most}", ended and full["eval_count"] > 24, full)
     text = got["message"]["content"]
     stopped = s.ask(CHAT, talk(options={"stop": ["nowhere", text[3:5]]}))[1]
     tally.check("chat: stop", stopped["message"]["content"] == text[: text.index(text[3:5])] and stopped["done_reason"] == "stop", stopped)
@@ -137,7 +141,7 @@ WRONG_OPTIONS = {
     "min_p": [2],
     "seed": ["a", 1.5],
     "stop": [3, [3], ""],
-    "num_predict": [0, -1, -2, 1.5],
+    "num_predict": [0, -3, 1.5],
     "repeat_penalty": [-1],
     "repeat_last_n": [0, -2],
     "num_ctx": [0, "a"],
