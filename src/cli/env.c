@@ -2,6 +2,7 @@
 #include "cli/env.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -68,4 +69,17 @@ void env_clear(cli_env *e)
 bool env_no_color(void)
 {
   return get("NO_COLOR") != NULL;
+}
+
+bool env_plain_terminal(void)
+{
+  const char *kind = get("TERM");
+  return !kind || !strcmp(kind, "dumb");
+}
+
+char *env_history(void)
+{
+  const char *own = get("TERN_HOME");
+  bool failed = false;
+  return own ? join(own, "/history", &failed) : join(get("HOME"), "/.cache/tern/history", &failed);
 }
