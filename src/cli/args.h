@@ -44,7 +44,7 @@ typedef struct cli_ints {
   size_t n, capacity;
 } cli_ints;
 
-enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 96 };
+enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 128 };
 
 typedef struct cli_args {
   const char *words[CLI_MAX_WORDS]; /* what is no flag: MODEL, PROMPT, ... */
@@ -68,9 +68,10 @@ typedef struct cli_args {
   cli_strings stops, extra_eos;
   /* serving */
   const char *host;
-  cli_strings aliases;
+  const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
+  cli_strings aliases, api_keys, origins;
+  int port, rows, queue, prefixes, drain;
   const char *tool_parser, *reasoning_parser;
-  int port, rows, queue, prefixes;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */

@@ -43,6 +43,7 @@ struct scheduler {
   int n_running;
   size_t set_aside; /* of running jobs */
   bool retry;       /* room may be there for the first of `waiting` */
+  int32_t *numbers; /* 0, 1, 2, …: which tokens of a piece are wanted */
 };
 
 /* ---- lists ---- */
@@ -111,7 +112,7 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
 /* What an ended job consumed, for later ones. */
 static void keep_prefix(scheduler *s, const sched_job *j)
 {
-  if (!j->state || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
+  if (!j->state || j->on_hidden || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
     return;
   prefix_of of = {.state = j->state,
                   .snapshot = j->snapshot,
@@ -192,7 +193,7 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
   model *net = s->model->net;
   TRY(kv_seq_open(net->store, &j->state, &j->err));
   for (;;) {
-    j->cached = prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
+    j->cached = j->on_hidden ? 0 : prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
     tern_status status = model_reserve(net, j->state, j->cached, j->limit, &j->err);
     if (status == TERN_OK || !prefixes_forget_one(s->prefixes))
       return status;
@@ -217,7 +218,8 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
     return TERN_OK;
   }
   TRY(status);
-  TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
+  if (!j->on_hidden)
+    TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
   j->position = j->cached;
   j->set_aside = need;
   s->set_aside += need;
@@ -265,16 +267,22 @@ static void admit(scheduler *s)
 
 /* ---- a step ---- */
 
+/* Positions of its prompt that a job reads; the last one is stepped where an answer follows. */
+static int64_t read_end(const sched_job *j)
+{
+  return (int64_t)j->n - !j->on_hidden;
+}
+
 static bool reads(const sched_job *j)
 {
-  return j->position < (int64_t)j->n - 1;
+  return j->position < read_end(j);
 }
 
 /* The part of the prompt that fits: none straddles the position from which keys are quantised. */
 static int piece_of(const scheduler *s, const sched_job *j, int most)
 {
   const model *net = s->model->net;
-  int64_t left = (int64_t)j->n - 1 - j->position, together = model_piece_most(net, j->position);
+  int64_t left = read_end(j) - j->position, together = model_piece_most(net, j->position);
   left = left < together ? left : together;
   if (net->prefill_step > 0 && net->prefill_step < most)
     most = net->prefill_step;
@@ -297,14 +305,21 @@ static batch_row step_row(const sched_job *j)
                      .n_want = 1};
 }
 
-static batch_row read_row(const sched_job *j, int count)
+static batch_row read_row(const scheduler *s, const sched_job *j, int count)
 {
-  return (batch_row){.sequence = j->state,
-                     .ids = &j->ids[j->position],
-                     .count = count,
-                     .position = j->position,
-                     .split = (int64_t)j->n - 1,
-                     .kind = ROW_READ};
+  batch_row row = {.sequence = j->state,
+                   .ids = &j->ids[j->position],
+                   .count = count,
+                   .position = j->position,
+                   .split = read_end(j),
+                   .kind = ROW_READ,
+                   .hidden = j->on_hidden};
+  bool last = j->position + count == read_end(j);
+  if (j->on_hidden && (j->all || last)) {
+    row.want = j->all ? s->numbers : s->numbers + count - 1;
+    row.n_want = j->all ? count : 1;
+  }
+  return row;
 }
 
 typedef struct step {
@@ -326,7 +341,7 @@ static void add_row(step *t, sched_job *j, batch_row row)
 static tern_status take_snapshot(scheduler *s, sched_job *j)
 {
   model *net = s->model->net;
-  if (!s->forgets || j->snapshot || j->position != (int64_t)j->n - 1)
+  if (!s->forgets || j->snapshot || j->on_hidden || j->position != (int64_t)j->n - 1)
     return TERN_OK;
   if (kv_seq_open(net->store, &j->snapshot, NULL) != TERN_OK)
     return TERN_OK;
@@ -365,7 +380,7 @@ static void make_rows(scheduler *s, step *t)
     if (!reads(j))
       continue;
     int fair = (budget + readers - 1) / readers, count = piece_of(s, j, fair);
-    add_row(t, j, read_row(j, count));
+    add_row(t, j, read_row(s, j, count));
     budget -= count;
     readers--;
     t->prompt_tokens += count;
@@ -374,9 +389,12 @@ static void make_rows(scheduler *s, step *t)
 
 static void take_logits(void *user, int row, int index, float *logits)
 {
-  (void)index;
   step *t = user;
   sched_job *j = t->jobs[row];
+  if (j->on_hidden) {
+    j->on_hidden(j->user, j->position + index, logits, t->scheduler->model->info.width);
+    return;
+  }
   if (j->on_logits)
     j->on_logits(j->user, logits, t->scheduler->model->info.vocab);
   j->sampled = reply_sample(&j->reply, logits, &j->err);
@@ -401,6 +419,8 @@ static void advance(scheduler *s, const step *t)
     sched_job *j = t->jobs[i];
     bool stepped = t->rows[i].kind == ROW_STEP;
     j->position += t->rows[i].count;
+    if (j->on_hidden && !reads(j))
+      j->reply.finish = "stop";
     if (!stepped)
       continue;
     size_t before = reply_count(&j->reply);
@@ -549,8 +569,13 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
   s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
   s->scratch = model_scratch_bytes(m->net, 0);
-  tern_status status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
+  s->numbers = mem_array((size_t)m->net->plan.max_tokens, sizeof *s->numbers);
+  for (int i = 0; s->numbers && i < m->net->plan.max_tokens; i++)
+    s->numbers[i] = i;
+  tern_status status = s->numbers ? prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err)
+                                  : err_nomem(err, "scheduler");
   if (status != TERN_OK) {
+    mem_free(s->numbers);
     mem_free(s);
     return status;
   }
@@ -560,6 +585,7 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
     prefixes_close(s->prefixes);
     pthread_cond_destroy(&s->news);
     pthread_mutex_destroy(&s->lock);
+    mem_free(s->numbers);
     mem_free(s);
     return err_nomem(err, "worker thread");
   }
@@ -579,6 +605,7 @@ void sched_close(scheduler *s)
   prefixes_close(s->prefixes);
   pthread_cond_destroy(&s->news);
   pthread_mutex_destroy(&s->lock);
+  mem_free(s->numbers);
   mem_free(s);
 }
 

@@ -13,6 +13,8 @@
 static const char *error_type(int status)
 {
   switch (status) {
+  case 401:
+    return "authentication_error";
   case 404:
     return "not_found_error";
   case 413:
@@ -216,7 +218,7 @@ void ant_count_tokens(server *s, const srv_request *q, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  oai_request r = {0};
+  oai_request r = {.counts = true};
   if (!srv_body(q, a, &root))
     return;
   if (!json_object_get(root, "max_tokens"))

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "server/anthropic.h"
+#include "server/routes.h"
 
 /* Fields that are not the dialect's, though the other dialect would understand them. */
 static const char *const foreign[] = {"stop",
@@ -447,4 +448,31 @@ bool ant_translate(const server *s, json_t **in, oai_fault *fault)
   drop_neutral(root);
   return move_stops(root, fault) && move_tools(root, fault) && move_choice(root, fault) &&
          move_thinking(s, root, fault) && move_messages(s, root, fault);
+}
+
+json_t *ant_schema(void)
+{
+  static const srv_field rows[] = {
+      {"system", FIELD_IS_STRING | FIELD_IS_LIST, 0, 0, NULL, NULL, NULL, false},
+      {"stop_sequences", FIELD_IS_LIST, 0, 0, NULL, NULL, NULL, false},
+      {"thinking", FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false},
+      {"tools", FIELD_IS_LIST, 0, 0, NULL, NULL, NULL, false},
+      {"tool_choice", FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false},
+  };
+  json_t *out = oai_schema(true), *properties = json_object_get(out, "properties");
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+    json_object_del(properties, foreign[i]);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    json_object_set_new(properties, rows[i].name, fields_row_schema(&rows[i]));
+  return out;
+}
+
+/* Where an answer is asked for, its length has to be. */
+json_t *ant_messages_schema(void)
+{
+  json_t *out = ant_schema();
+  json_array_append_new(json_object_get(out, "required"), json_string("max_tokens"));
+  json_object_set_new(json_object_get(json_object_get(out, "properties"), "max_tokens"), "type",
+                      json_string("integer"));
+  return out;
 }

@@ -41,6 +41,8 @@ static void add_token(void *user, const reply *r)
   choice *o = user;
   choice_part *p = &o->coming;
   pthread_mutex_lock(&o->set->lock);
+  if (o->first == 0)
+    o->first = srv_seconds();
   count_reasoning(o, r->token);
   if (o->job.top >= 0) {
     if (mem_grow(&p->tokens, &p->capacity, p->n_tokens + 1, sizeof *p->tokens)) {
@@ -65,6 +67,7 @@ static void note_start(void *user)
   choice *o = user;
   pthread_mutex_lock(&o->set->lock);
   o->started = true;
+  o->began = srv_seconds();
   o->cached = (size_t)o->job.cached;
   pthread_mutex_unlock(&o->set->lock);
   ring(o->set);
@@ -79,6 +82,7 @@ static void note_end(void *user, const sched_end *end)
   o->end = *end;
   o->err = *end->err;
   o->end.err = &o->err;
+  o->last = srv_seconds();
   o->ended = true;
   ring(c);
   pthread_mutex_unlock(&c->lock);
@@ -93,6 +97,7 @@ tern_status choices_open(server *s, int n, choices **out, tern_error *err)
     return err_nomem(err, "request");
   c->server = s;
   c->n = n;
+  c->opened = srv_seconds();
   c->at = mem_array((size_t)n, sizeof *c->at);
   c->bell = c->at ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
   if (c->bell < 0) { /* descriptors come back as others end */

@@ -13,6 +13,12 @@ static const char closing[] = "the server is closing";
 
 /* ---- from a request to jobs ---- */
 
+static void free_own(conversation_own own)
+{
+  if (own.free)
+    own.free(own.data);
+}
+
 static void close_conversation(conversation *v)
 {
   choices_close(v->set); /* before what its jobs borrow */
@@ -22,6 +28,7 @@ static void close_conversation(conversation *v)
     json_decref(v->call_ids[i]);
   }
   oai_clear(&v->request);
+  free_own(v->own);
   mem_free(v);
 }
 
@@ -76,23 +83,25 @@ void oai_answer_fault(srv_response *a, const oai_fault *f)
 }
 
 /* NULL: the response has the error. */
-static conversation *open_conversation(server *s, const srv_request *q, const dialect *d, srv_response *a)
+static conversation *open_conversation(server *s, const srv_request *q, json_t *root, conversation_own own,
+                                       const dialect *d, srv_response *a)
 {
-  json_t *root;
   oai_fault fault = {0};
-  if (!srv_body(q, a, &root))
-    return NULL;
   conversation *v = mem_zalloc(sizeof *v);
   if (!v) {
     json_decref(root);
+    free_own(own);
     err_nomem(&fault.err, "request");
     srv_fault(a, NULL, &fault.err);
     return NULL;
   }
   v->server = s;
   v->dialect = d;
+  v->own = own;
   v->fd = q->fd;
+  v->lines = a->type != NULL;
   v->number = q->number;
+  v->request.fills = own.fills;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)
@@ -360,6 +369,8 @@ static bool next_events(void *self, buf *out, bool *gone)
       *gone = true;
       return false;
     case CHOICES_QUIET:
+      if (v->lines)
+        break;
       buf_adds(out, ": keepalive\n\n");
       return true;
     case CHOICES_NEWS:
@@ -376,19 +387,28 @@ static void close_stream(void *self)
 
 /* ---- the route ---- */
 
-void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a)
+void conversation_answer(server *s, const srv_request *q, json_t *root, conversation_own own, const dialect *d,
+                         srv_response *a)
 {
-  conversation *v = open_conversation(s, q, d, a);
+  conversation *v = open_conversation(s, q, root, own, d, a);
   if (!v)
     return;
   wait_for(v, v->request.stream, a);
   if (!a->gone && !a->status && v->request.stream) {
     a->status = 200;
-    a->type = "text/event-stream; charset=utf-8";
+    if (!a->type)
+      a->type = "text/event-stream; charset=utf-8";
     a->source = (srv_source){next_events, close_stream, v};
     return;
   }
   if (!a->gone && !a->status)
     answer_whole(v, a);
   close_conversation(v);
+}
+
+void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a)
+{
+  json_t *root;
+  if (srv_body(q, a, &root))
+    conversation_answer(s, q, root, (conversation_own){0}, d, a);
 }

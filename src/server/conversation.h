@@ -31,14 +31,23 @@ typedef struct dialect {
   void (*fail)(conversation *v, int status, const char *message, buf *out);
 } dialect;
 
+/* What a dialect keeps of a request, and wants of it, beside the shared fields; freed with the conversation. */
+typedef struct conversation_own {
+  void *data;
+  void (*free)(void *data); /* NULL: there is nothing to free */
+  bool fills;               /* the answer may go on until the context is full */
+} conversation_own;
+
 struct conversation {
   server *server;
   const dialect *dialect;
   oai_request request;
   oai_writer writer;
   choices *set;
+  conversation_own own;
   int fd;
   uint64_t number;               /* of the request */
+  bool lines;                    /* a stream of lines: silence is not told by comments, which they have none of */
   bool begun;                    /* the stream's first events are out */
   size_t told[OAI_MOST_CHOICES]; /* tokens of each choice's `taken` that are out */
   bool ended[OAI_MOST_CHOICES];  /* choices of which nothing more will come: `taken` is their last */
@@ -59,6 +68,10 @@ const char *conversation_finish(const conversation *v, int index, const sched_en
 
 /* The whole of such a route. */
 void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a);
+/* The same behind srv_body, for routes that look at the body first: takes over `root` and `own`.
+ * a->type that is not NULL: what a stream is, where it is none of events. */
+void conversation_answer(server *s, const srv_request *q, json_t *root, conversation_own own, const dialect *d,
+                         srv_response *a);
 
 /* Tokens of all prompts, and of all answers so far that have ended. */
 size_t conversation_prompt_tokens(const conversation *v);

@@ -16,7 +16,9 @@ typedef struct oai_prompt {
 } oai_prompt;
 
 typedef struct oai_request {
-  bool chat; /* else a text completion */
+  bool counts; /* set before reading: the prompt is to be counted and may be longer than the context */
+  bool fills;  /* set before reading: the answer may go on until the context is full */
+  bool chat;   /* else a text completion */
   bool stream, include_usage;
   bool logprobs;
   int top_logprobs;
@@ -54,8 +56,16 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault);
 /* Whether `value`, the field `name`, is a stop string or a list of some. */
 bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault);
 void oai_clear(oai_request *r);
+/* The JSON schema of such a body, for /openapi.json: new reference. */
+json_t *oai_schema(bool is_chat);
+/* How the model is to be called in the answer: as the field `model` (NULL: absent) has it, which is an error where it
+ * is none of the names that are served. */
+bool oai_check_model(const server *s, const json_t *value, const char **name, oai_fault *fault);
 /* An error about a field; returns false. */
 bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same about a field of an object within the body: `within` is "options." or the like, or "". */
+bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* openai_tools.c: the fields of tools and reasoning, each alone; then what they mean for this model: the template's
  * variables and tools, and how answers are taken apart, but for `opened`. */

@@ -12,6 +12,8 @@
 #include "base/utf8.h"
 #include "engine/sample.h"
 #include "format/json_util.h"
+#include "server/keys.h"
+#include "server/responses.h"
 
 enum { LAST_WORDS_SECONDS = 2 };
 
@@ -92,9 +94,11 @@ static tern_status choose_parsers(server *s, tern_error *err)
   return TERN_OK;
 }
 
-tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
+tern_status server_open(tern_model *m, const server_options *options, server_socket *socket, server **out,
+                        tern_error *err)
 {
   TRY(check_names(options, err));
+  TRY(keys_check(options, err));
   pthread_condattr_t clock;
   TRY(check_sampling(m, &options->sampling, err));
   server *s = mem_zalloc(sizeof *s);
@@ -102,6 +106,7 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
     return err_nomem(err, "server");
   s->model = m;
   s->options = *options;
+  s->socket = *socket;
   if (!s->options.most_body)
     s->options.most_body = SERVER_MOST_BODY;
   s->started = time(NULL);
@@ -116,7 +121,10 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   s->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;
   s->options.scheduling.user = s;
+  s->responses_kept = resp_store_open();
   tern_status status = s->death_fd >= 0 && s->ending_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
+  if (status == TERN_OK && !s->responses_kept)
+    status = err_nomem(err, "server");
   if (status == TERN_OK)
     status = choose_parsers(s, err);
   if (status == TERN_OK)
@@ -124,16 +132,14 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   if (status == TERN_OK)
     status = http_start(s, err);
   if (status != TERN_OK) {
+    s->socket.path = NULL; /* the caller's still */
     server_close(s, 0);
     return status;
   }
+  socket->fd = -1;
+  socket->path = NULL;
   *out = s;
   return TERN_OK;
-}
-
-int server_port(const server *s)
-{
-  return s->port;
 }
 
 int server_death_fd(const server *s)
@@ -173,8 +179,10 @@ void server_close(server *s, double drain_seconds)
     eventfd_write(s->ending_fd, 1);
     drain(s, LAST_WORDS_SECONDS); /* what still runs says that it ends here */
     http_stop(s);                 /* cuts connections */
+    server_unlisten(&s->socket);
   }
   sched_close(s->scheduler);
+  resp_store_close(s->responses_kept);
   if (s->death_fd >= 0)
     close(s->death_fd);
   if (s->ending_fd >= 0)
