@@ -66,11 +66,17 @@ typedef struct cli_args {
   const char *logit_bias;
   uint64_t seed;
   cli_strings stops, extra_eos;
+  /* speculation */
+  const char *draft_model;
+  int draft_tokens;
+  bool lookup;
   /* serving */
   const char *host;
   const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
   cli_strings aliases, api_keys, origins;
   int port, rows, queue, prefixes, drain;
+  const char *prefix_dir;
+  int prefix_dir_mb;
   const char *tool_parser, *reasoning_parser;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;

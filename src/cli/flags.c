@@ -79,6 +79,13 @@ const cli_flag cli_flags[] = {
            "per occurrence of a token; 0: off"),
     NUMBER("--seed", FLAG_SEED, seed, MODELS, 0, 0, 0, "N",
            "of the random draws; drawn where absent (--stats, --json show it)"),
+    /* speculation */
+    FLAG("--draft-model", FLAG_STRING, draft_model, SAMPLES, "MODEL",
+         "a smaller model with the same vocabulary guesses tokens ahead; changes no bit"),
+    FLAG("--prompt-lookup|--lookup", FLAG_BOOL, lookup, SAMPLES, NULL,
+         "tokens are guessed ahead where the text repeats itself; changes no bit"),
+    NUMBER("--num-draft-tokens", FLAG_INT, draft_tokens, SAMPLES, 1, 32, 0, "N",
+           "tokens that are guessed ahead at most; 3 with --draft-model, 10 with --prompt-lookup where absent"),
     /* serving */
     FLAG("--host", FLAG_STRING, host, V(SERVE), "ADDRESS", "where to listen; 127.0.0.1 where absent"),
     NUMBER("--port", FLAG_INT, port, V(SERVE), 0, 65535, 8080, "N", "0: any that is free"),
@@ -100,6 +107,10 @@ const cli_flag cli_flags[] = {
     NUMBER("--decode-concurrency", FLAG_INT, rows, V(SERVE), 1, 64, 32, "N", "answers that run together"),
     NUMBER("--prompt-cache-size", FLAG_INT, prefixes, V(SERVE), 0, 1000, 10, "N",
            "conversations whose state is kept for their next turn; changes no bit; 0: none"),
+    FLAG("--prompt-cache-dir", FLAG_STRING, prefix_dir, V(SERVE), "DIR",
+         "where that state outlives the server: read at the start, written at the end; changes no bit"),
+    NUMBER("--prompt-cache-dir-mb", FLAG_INT, prefix_dir_mb, V(SERVE), 1, 1 << 30, 4096, "N",
+           "megabytes that the files in --prompt-cache-dir may take"),
     NUMBER("--queue", FLAG_INT, queue, V(SERVE), 1, 1 << 16, 128, "N",
            "answers that wait for room; beyond that requests get status 429"),
     /* logits */
