@@ -132,5 +132,6 @@ void help_all(void)
   }
   out_printf(
       "\ntern help VERB tells the flags of a verb. Exit status: 0; 1: bad input; 2: bad usage; 130: interrupted.\n"
-      "Environment: HF_HOME, HF_HUB_CACHE, HF_TOKEN, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.\n");
+      "Environment: HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, TERN_HOME (~/.cache/tern),\n"
+      "TERN_THREADS, NO_COLOR.\n");
 }

@@ -11,17 +11,15 @@
 #include "cli/machine.h"
 #include "cli/models.h"
 #include "cli/out.h"
+#include "cli/survey.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
 #include "model/profile.h"
 
 typedef struct listing {
-  char type[64], quantisation[64];
-  const char *tier, *fidelity; /* "-": cannot be run */
+  survey v;
   double bytes;
   bool fits;
-  bool runs;
-  tern_error why; /* where it does not run */
 } listing;
 
 /* Bytes of DIR/.safetensors files. */
@@ -40,44 +38,18 @@ static double weight_bytes(const char *path)
   return bytes;
 }
 
-static tern_status look(const model_entry *e, cfg **c, quant_config **q, listing *l)
-{
-  model_profile profile;
-  model_config config;
-  profile_artifact artifact;
-  const arch *a;
-  TRY(cfg_open(e->path, c, &l->why));
-  snprintf(l->type, sizeof l->type, "%.63s", cfg_model_type(*c));
-  TRY(quant_open(*c, q, &l->why));
-  describe_quantisation(*c, *q, l->quantisation);
-  TRY(profile_arch(*c, NULL, &a, &l->why));
-  TRY(model_config_read(*c, a, &config, &l->why));
-  profile_artifact_of(e->path, &artifact);
-  const profile_subject subject = {
-      .arch = a, .config = &config, .ternary = quant_is_ternary(*q), .numerics = TERN_EXACT, .artifact = &artifact};
-  TRY(profile_resolve(profile_builtin(), &subject, &profile, &l->why));
-  l->tier = profile_tier_name(profile.tier);
-  l->fidelity = profile.fidelity;
-  return TERN_OK;
-}
-
 static void describe(const model_entry *e, double room, listing *l)
 {
-  cfg *c = NULL;
-  quant_config *q = NULL;
-  *l = (listing){.type = "-", .quantisation = "-", .tier = "-", .fidelity = "-"};
-  l->runs = path_place(e->path, look(e, &c, &q, l), &l->why) == TERN_OK;
-  quant_close(q);
-  cfg_close(c);
+  survey_dir(e->path, &l->v);
   l->bytes = weight_bytes(e->path);
   l->fits = room == 0 || l->bytes < room;
 }
 
 static json_t *row(const model_entry *e, const listing *l)
 {
-  return json_pack("{ss ss ss ss ss ss sI sb ss*}", "id", e->id, "path", e->path, "type", l->type, "tier", l->tier,
-                   "fidelity", l->fidelity, "quantisation", l->quantisation, "size", (json_int_t)l->bytes, "fits",
-                   (int)l->fits, "error", l->runs ? NULL : l->why.text);
+  return json_pack("{ss ss ss ss ss ss sI sb ss*}", "id", e->id, "path", e->path, "type", l->v.type, "tier", l->v.tier,
+                   "fidelity", l->v.fidelity, "quantisation", l->v.quantisation, "size", (json_int_t)l->bytes, "fits",
+                   (int)l->fits, "error", l->v.runs ? NULL : l->v.why.text);
 }
 
 /* ---- types ---- */
@@ -118,6 +90,8 @@ static void list_types(bool json)
 
 tern_status verb_ls(const cli_args *a, tern_error *err)
 {
+  if (a->bare_ids && (a->types || a->json))
+    return err_set(err, TERN_E_USAGE, "ls: --ids goes without --types and --json");
   if (a->types) {
     list_types(a->json);
     return TERN_OK;
@@ -130,6 +104,14 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   env_clear(&env);
   if (status != TERN_OK)
     return status;
+  if (a->bare_ids) {
+    for (size_t i = 0; i < list.n; i++) {
+      err_clean(list.items[i].id);
+      out_printf("%s\n", list.items[i].id);
+    }
+    models_free(&list);
+    return TERN_OK;
+  }
   double room = (double)machine_memory_available();
   json_t *rows = a->json ? json_array() : NULL;
   if (!a->json && list.n)
@@ -144,12 +126,12 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
       continue;
     }
     err_clean(list.items[i].id); /* names of directories and types may hold anything */
-    err_clean(l.type);
-    err_clean(l.quantisation);
-    out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.type, l.tier, l.fidelity, l.quantisation,
-               describe_bytes(l.bytes, size), l.fits ? "yes" : "no");
-    if (!l.runs)
-      say_more("%s: %s", list.items[i].id, l.why.text);
+    err_clean(l.v.type);
+    err_clean(l.v.quantisation);
+    out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.v.type, l.v.tier, l.v.fidelity,
+               l.v.quantisation, describe_bytes(l.bytes, size), l.fits ? "yes" : "no");
+    if (!l.v.runs)
+      say_more("%s: %s", list.items[i].id, l.v.why.text);
   }
   if (a->json)
     out_json(rows);

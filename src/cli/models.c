@@ -21,6 +21,13 @@
 
 enum { MOST_MODELS = 100000, CANDIDATES_NAMED = 8 };
 
+/* What brings a repo. */
+#ifdef TERN_HUB
+#define DOWNLOADER "tern pull"
+#else
+#define DOWNLOADER "huggingface-cli download"
+#endif
+
 static const char hub_prefix[] = "models--";
 
 /* ---- paths ---- */
@@ -346,8 +353,8 @@ static tern_status match(const model_list *l, const char *model, const char *par
     status = err_set(err, TERN_E_NOT_FOUND, "%s: could be any of %zu models, name one: %s", model, count, text);
   else
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model%s%s%s; %s%s", model,
-                     is_repo ? "; tern does not download: `huggingface-cli download " : "", is_repo ? part : "",
-                     is_repo ? "` does, and a directory with the files will do too" : "",
+                     is_repo ? "; `" DOWNLOADER " " : "", is_repo ? model : "",
+                     is_repo ? "` downloads it, and a directory with the files will do too" : "",
                      l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none", l->n ? text : "");
   buf_free(&names);
   return status;

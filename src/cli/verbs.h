@@ -13,6 +13,7 @@ tern_status verb_detokenize(const cli_args *a, tern_error *err);
 tern_status verb_render(const cli_args *a, tern_error *err);
 tern_status verb_inspect(const cli_args *a, tern_error *err);
 tern_status verb_ls(const cli_args *a, tern_error *err);
+tern_status verb_pull(const cli_args *a, tern_error *err);
 tern_status verb_import(const cli_args *a, tern_error *err);
 tern_status verb_prepare(const cli_args *a, tern_error *err);
 tern_status verb_bench(const cli_args *a, tern_error *err);
