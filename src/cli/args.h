@@ -25,6 +25,7 @@ typedef enum cli_verb_id {
   VERB_PPL,
   VERB_PARITY,
   VERB_DOCTOR,
+  VERB_COMPLETIONS,
   VERB_HELP,
   VERB_VERSION,
   VERB_COUNT
@@ -86,10 +87,12 @@ typedef struct cli_args {
   /* switches, in the order of the groups above */
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;
-  bool prepare, no_prepare;
+  bool prepare, no_prepare, man;
   bool yes, bare_ids;
   char *prepared_dir; /* TERN_HOME/prepared, by main; NULL: there is no home */
 } cli_args;
+
+typedef struct cli_flag cli_flag;
 
 typedef struct cli_verb {
   const char *name, *operands, *summary;
@@ -122,6 +125,13 @@ tern_status args_need_model(const cli_args *a, const char **model, const char **
 /* Help of one verb and of the whole, to stdout; see help.c. */
 void help_verb(cli_verb_id verb);
 void help_all(void);
+/* The same as man pages; see manual.c. */
+void manual_verb(cli_verb_id verb);
+void manual_all(void);
+/* What both say: of MODEL, and of the environment. */
+extern const char *const help_model, *const help_environment;
+/* Whether a flag has a default that is worth telling. */
+bool help_shows_default(const cli_flag *f);
 /* The verb called `name`; VERB_COUNT: none, *nearest (may be NULL) then gets the name that may have
  * been meant, or NULL. */
 cli_verb_id help_find_verb(const char *name, const char **nearest);
@@ -143,7 +153,7 @@ typedef enum flag_kind {
   FLAG_INTS,    /* cli_ints, each in [lo, hi] */
 } flag_kind;
 
-typedef struct cli_flag {
+struct cli_flag {
   const char *names; /* "--temp|-t": the first one is the flag's, the others are aliases */
   flag_kind kind;
   uint32_t verbs; /* bits by cli_verb_id */
@@ -153,7 +163,7 @@ typedef struct cli_flag {
   const char *choices; /* "exact|native" */
   const char *value;   /* what help calls the value */
   const char *help;
-} cli_flag;
+};
 
 extern const cli_flag cli_flags[];
 extern const size_t cli_n_flags;

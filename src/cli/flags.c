@@ -164,6 +164,7 @@ const cli_flag cli_flags[] = {
     FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),
     FLAG("--ids", FLAG_BOOL, bare_ids, V(LS), NULL, "only the ids that name models, one a line"),
     FLAG("--json", FLAG_BOOL, json, JSONS, NULL, "one JSON document"),
+    FLAG("--man", FLAG_BOOL, man, V(HELP), NULL, "the same as a man page"),
     FLAG("--verbose|-v", FLAG_TRUTH, verbose, ANY, NULL, "tells more on stderr"),
     FLAG("--help|-h", FLAG_BOOL, help, ANY, NULL, "this text"),
 };

@@ -38,6 +38,8 @@ const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_PPL] = {"ppl", "MODEL --text FILE", "Perplexity of a text, by mlx-lm's method.", 1, verb_ppl},
     [VERB_PARITY] = {"parity", "MODEL --golden DIR", "Replays stored goldens, bit for bit.", 1, verb_parity},
     [VERB_DOCTOR] = {"doctor", "", "What this machine offers, and what the build uses of it.", 0, verb_doctor},
+    [VERB_COMPLETIONS] = {"completions", "bash|zsh|fish", "A script that completes tern's command lines in a shell.", 1,
+                          verb_completions},
     [VERB_HELP] = {"help", "[VERB]", "This text, or the flags of a verb.", 1, verb_help},
     [VERB_VERSION] = {"version", "", "Version, commit, backends and SIMD levels (also tern --version).", 0,
                       verb_version},

@@ -20,6 +20,7 @@ tern_status verb_bench(const cli_args *a, tern_error *err);
 tern_status verb_ppl(const cli_args *a, tern_error *err);
 tern_status verb_parity(const cli_args *a, tern_error *err);
 tern_status verb_doctor(const cli_args *a, tern_error *err);
+tern_status verb_completions(const cli_args *a, tern_error *err);
 tern_status verb_help(const cli_args *a, tern_error *err);
 tern_status verb_version(const cli_args *a, tern_error *err);
 

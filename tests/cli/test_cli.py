@@ -84,7 +84,7 @@ def test_help():
     expect("help", 0, "help", out=r"(?s)run.*logits.*doctor")
     lines = tern("help").out.decode().splitlines()
     summaries = [line[37:] for line in lines if re.match(r"  .{34} \S", line)]
-    tally.check("help: every summary in its column", len(summaries) == len(VERBS) + 3, len(summaries))
+    tally.check("help: every summary in its column", len(summaries) == len(VERBS) + 4, len(summaries))
     tally.check("help: --split tells of --kv-bits", "--kv-bits goes by position" in tern("help", "logits").out.decode())
     for verb in VERBS:
         expect(f"help {verb}", 0, "help", verb, out=verb)
