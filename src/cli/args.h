@@ -19,6 +19,8 @@ typedef enum cli_verb_id {
   VERB_INSPECT,
   VERB_LS,
   VERB_PULL,
+  VERB_RM,
+  VERB_GC,
   VERB_IMPORT,
   VERB_PREPARE,
   VERB_BENCH,

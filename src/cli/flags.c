@@ -16,7 +16,7 @@ enum {
   /* The common flags are taken by every verb that names a model, also where they have nothing to decide. */
   MODELS = LOADS | V(TOKENIZE) | V(DETOKENIZE) | V(RENDER) | V(INSPECT) | V(PREPARE),
   JSONS = V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(PREPARE) |
-          V(TOKENIZE) | V(PULL),
+          V(TOKENIZE) | V(PULL) | V(RM) | V(GC),
 };
 
 /* What a table cell cannot hold: the largest counts that are taken at face value. */
@@ -116,7 +116,7 @@ const cli_flag cli_flags[] = {
     FLAG("--include", FLAG_STRINGS, include, V(PULL), "GLOB",
          "files to bring, instead of what the engine reads; * goes over /; repeatable"),
     FLAG("--exclude", FLAG_STRINGS, exclude, V(PULL), "GLOB", "files to leave out; repeatable"),
-    FLAG("--yes|-y", FLAG_BOOL, yes, V(PULL), NULL, "asks nothing"),
+    FLAG("--yes|-y", FLAG_BOOL, yes, V(PULL) | V(RM) | V(GC), NULL, "asks nothing"),
     /* measuring */
     NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
            "prompt sizes; 0: none [512]"),

@@ -14,6 +14,8 @@ tern_status verb_render(const cli_args *a, tern_error *err);
 tern_status verb_inspect(const cli_args *a, tern_error *err);
 tern_status verb_ls(const cli_args *a, tern_error *err);
 tern_status verb_pull(const cli_args *a, tern_error *err);
+tern_status verb_rm(const cli_args *a, tern_error *err);
+tern_status verb_gc(const cli_args *a, tern_error *err);
 tern_status verb_import(const cli_args *a, tern_error *err);
 tern_status verb_prepare(const cli_args *a, tern_error *err);
 tern_status verb_bench(const cli_args *a, tern_error *err);

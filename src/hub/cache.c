@@ -158,21 +158,26 @@ uint64_t cache_missing(const cache_repo *r, const hub_file *f)
 
 /* ---- locks ---- */
 
-tern_status cache_lock(const cache_repo *r, const char *etag, int *lock, tern_error *err)
+/* `how`: LOCK_EX or LOCK_SH; `flags` O_CREAT or 0, where no file is as good as a free lock. */
+static tern_status take_lock(const cache_repo *r, const char *name, int how, int flags, int *lock, tern_error *err)
 {
   struct stat held, named;
-  char *path = join(r->locks, "%s.lock", etag);
+  char *path = join(r->locks, "%s.lock", name);
   if (!path)
     return err_nomem(err, "path");
-  *lock = -1;
+  *lock = CACHE_LOCK_HELD;
   tern_status status = TERN_OK;
   for (int tries = 0; tries < 100; tries++) {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
+    int fd = open(path, O_RDWR | flags | O_CLOEXEC | O_NOFOLLOW, 0664);
+    if (fd < 0 && errno == ENOENT && !flags) {
+      *lock = CACHE_LOCK_FREE;
+      break;
+    }
     if (fd < 0) {
       status = err_errno(err, path, "open");
       break;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(fd, how | LOCK_NB) != 0) {
       int why = errno;
       close(fd);
       if (why != EWOULDBLOCK && why != EINTR)
@@ -189,6 +194,27 @@ tern_status cache_lock(const cache_repo *r, const char *etag, int *lock, tern_er
   }
   mem_free(path);
   return status;
+}
+
+tern_status cache_lock(const cache_repo *r, const char *etag, int *lock, tern_error *err)
+{
+  return take_lock(r, etag, LOCK_EX, O_CREAT, lock, err);
+}
+
+tern_status cache_lock_repo(const cache_repo *r, bool alone, int *lock, tern_error *err)
+{
+  TRY(make_all(r->locks, err));
+  return take_lock(r, "tern", alone ? LOCK_EX : LOCK_SH, O_CREAT, lock, err);
+}
+
+tern_status cache_look_at_lock(const cache_repo *r, const char *etag, int *lock, tern_error *err)
+{
+  TRY(take_lock(r, etag, LOCK_EX, 0, lock, err));
+  if (*lock >= 0) {
+    cache_unlock(*lock);
+    *lock = CACHE_LOCK_FREE;
+  }
+  return TERN_OK;
 }
 
 void cache_unlock(int lock)

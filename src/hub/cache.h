@@ -4,6 +4,7 @@
  *   CACHE/models--org--name/snapshots/COMMIT/PATH       links to ../../blobs/ETAG
  *   CACHE/models--org--name/refs/REVISION               the commit that a branch or tag stood at
  *   CACHE/.locks/models--org--name/ETAG.lock            held (flock) by who writes that blob
+ *   CACHE/.locks/models--org--name/tern.lock            shared by tern's pulls, held alone by rm and gc
  *
  * A blob has its name once its bytes are checked, by rename. A snapshot that was not there appears whole, by rename; to
  * one that was there (another program's, with other files) links are added, config.json last. Below the repo's folder
@@ -32,9 +33,15 @@ bool cache_has_blob(const cache_repo *r, const hub_file *f);
 /* Bytes of it that are still to come: all, or those after what lies in .incomplete. */
 uint64_t cache_missing(const cache_repo *r, const hub_file *f);
 
-/* Tries to take the lock of a blob: *lock is a descriptor, or -1 where someone else holds it. */
+enum { CACHE_LOCK_HELD = -1, CACHE_LOCK_FREE = -2 };
+
+/* Tries to take the lock of a blob: *lock is a descriptor, or CACHE_LOCK_HELD where someone else has it. */
 tern_status cache_lock(const cache_repo *r, const char *etag, int *lock, tern_error *err);
-void cache_unlock(int lock); /* -1 is fine */
+/* The same of the whole repo, tern's own: a pull shares it, what removes has it alone. */
+tern_status cache_lock_repo(const cache_repo *r, bool alone, int *lock, tern_error *err);
+/* CACHE_LOCK_HELD or CACHE_LOCK_FREE; makes no file. */
+tern_status cache_look_at_lock(const cache_repo *r, const char *etag, int *lock, tern_error *err);
+void cache_unlock(int lock); /* what is no descriptor is fine */
 
 /* Whether every file of the list has its link and its blob. */
 bool cache_is_whole(const cache_repo *r, const char *commit, const hub_files *files);

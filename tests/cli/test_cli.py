@@ -25,7 +25,7 @@ from terncli import BINARY, BUILD, tern  # noqa: E402
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 WINDOWED = HERE.parent / "golden" / "gemma3-bf16" / "model"
 VOCAB = 320
-VERBS = ["run", "chat", "serve", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "pull", "import", "bench", "ppl", "parity", "doctor"]
+VERBS = ["run", "chat", "serve", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "pull", "rm", "gc", "import", "bench", "ppl", "parity", "doctor"]
 tally = Tally()
 
 

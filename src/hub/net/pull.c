@@ -217,13 +217,31 @@ static tern_status check_room(const char *cache, const hub_plan *p, tern_error *
                  (double)p->missing / 1e6, (double)room / 1e6);
 }
 
+/* Until it ends nobody removes blobs that no snapshot names yet. Waits for rm and gc. */
+static tern_status share_repo(const http_settings *s, const cache_repo *r, const hub_watch *watch, int *lock,
+                              tern_error *err)
+{
+  for (bool told = false;; told = true) {
+    TRY(cache_lock_repo(r, false, lock, err));
+    if (*lock >= 0)
+      return TERN_OK;
+    if (!told && watch->note)
+      watch->note(watch->user, "another process is removing files of this repo: waiting for it");
+    if (!http_sleep(s, 0.1))
+      return err_set(err, TERN_E_CANCELLED, "cancelled");
+  }
+}
+
 tern_status hub_pull(const http_settings *s, const char *cache, const hub_plan *p, const hub_watch *watch,
                      char **snapshot, tern_error *err)
 {
   cache_repo r;
+  int lock = CACHE_LOCK_FREE;
   tern_status status = cache_repo_open(cache, p->repo.id, &r, err);
   if (status == TERN_OK && !cache_is_whole(&r, p->commit, &p->files)) {
     status = check_room(cache, p, err);
+    if (status == TERN_OK)
+      status = share_repo(s, &r, watch, &lock, err);
     if (status == TERN_OK)
       status = cache_repo_make(&r, err);
     if (status == TERN_OK)
@@ -237,6 +255,7 @@ tern_status hub_pull(const http_settings *s, const char *cache, const hub_plan *
     *snapshot = cache_snapshot_path(&r, p->commit);
     status = *snapshot ? TERN_OK : err_nomem(err, "path");
   }
+  cache_unlock(lock);
   cache_repo_clear(&r);
   return status;
 }
