@@ -112,7 +112,7 @@ tern_status verb_rm(const cli_args *a, tern_error *err)
 {
   cli_env env;
   if (a->n_words == 0)
-    return err_set(err, TERN_E_USAGE, "rm: no model named: tern rm ID[@REV]");
+    return err_set(err, TERN_E_USAGE, "rm: no model named: tern rm MODEL[@REV]");
   char *id = mem_strdup(a->words[0]), *at = id ? strchr(id, '@') : NULL;
   if (at)
     *at = 0;
