@@ -86,7 +86,7 @@ static tern_status foresee(const http_settings *s, const char *cache, const hub_
   TRY(status);
   tern_error why = {0};
   if (cfg_parse(text, length, NULL, 0, &c, &why) == TERN_OK) {
-    survey_config(c, NULL, &v);
+    survey_config(c, &v);
     why = v.why;
     *runs = v.runs;
   } else {
