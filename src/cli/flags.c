@@ -19,6 +19,13 @@ enum {
           V(TOKENIZE) | V(PULL) | V(RM) | V(GC),
 };
 
+/* What may download. */
+#ifdef TERN_HUB
+enum { PULLS = SAMPLES | V(PULL) };
+#else
+enum { PULLS = 0 };
+#endif
+
 /* What a table cell cannot hold: the largest counts that are taken at face value. */
 enum { MOST_THREADS = 1024, MOST_TOKENS = 1 << 30, MOST_IDS = INT_MAX, MOST_REPEATS = 1000000 };
 
@@ -116,7 +123,8 @@ const cli_flag cli_flags[] = {
     FLAG("--include", FLAG_STRINGS, include, V(PULL), "GLOB",
          "files to bring, instead of what the engine reads; * goes over /; repeatable"),
     FLAG("--exclude", FLAG_STRINGS, exclude, V(PULL), "GLOB", "files to leave out; repeatable"),
-    FLAG("--yes|-y", FLAG_BOOL, yes, V(PULL) | V(RM) | V(GC), NULL, "asks nothing"),
+    FLAG("--yes", FLAG_BOOL, yes, PULLS | V(RM) | V(GC), NULL,
+         "asks nothing; a MODEL of the hub that is not here is pulled"),
     /* measuring */
     NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
            "prompt sizes; 0: none [512]"),

@@ -13,6 +13,7 @@
 #include "cli/ask.h"
 #include "cli/describe.h"
 #include "cli/out.h"
+#include "cli/pull.h"
 #include "cli/signals.h"
 #include "cli/survey.h"
 #include "cli/use.h"
@@ -129,77 +130,99 @@ static void print(const cli_args *a, const hub_plan *p, const char *path)
     out_printf("%s\n", path);
 }
 
+/* *path: mem_free. `told` gets the plan, hub_plan_clear in any case. */
 static tern_status pull(const cli_args *a, const http_settings *s, const char *cache, const hub_repo *repo,
-                        tern_error *err)
+                        hub_plan *told, char **path, tern_error *err)
 {
   bar b = {0};
   hub_watch watch = {.progress = show_progress, .note = show_note, .user = &b};
   hub_patterns patterns = {a->include.items, a->include.n, a->exclude.items, a->exclude.n};
-  hub_plan p;
-  char *path = NULL;
   say_working("asking", s->endpoint);
-  tern_status status = hub_plan_make(s, cache, repo, &patterns, &watch, &p, err);
+  tern_status status = hub_plan_make(s, cache, repo, &patterns, &watch, told, err);
   if (status == TERN_OK)
-    status = tell_and_ask(a, s, cache, &p, &watch, err);
+    status = tell_and_ask(a, s, cache, told, &watch, err);
   if (status == TERN_OK)
-    status = hub_pull(s, cache, &p, &watch, &path, err);
+    status = hub_pull(s, cache, told, &watch, path, err);
   say_progress_end();
-  if (status == TERN_OK)
-    print(a, &p, path);
-  mem_free(path);
-  hub_plan_clear(&p);
   return status;
 }
 
 /* HF_HUB_OFFLINE: what is there already, or an error. */
-static tern_status find_here(const cli_args *a, const cli_env *env, const hub_repo *repo, tern_error *err)
+static tern_status find_here(const char *cache, const hub_repo *repo, hub_plan *told, char **path, tern_error *err)
 {
-  hub_plan p = {.repo = *repo};
   cache_repo r;
-  TRY(cache_repo_open(env->hub_cache, repo->id, &r, err));
-  bool known = repo_is_commit(repo->revision) || cache_read_ref(&r, repo->revision, p.commit);
-  if (!*p.commit && known)
-    memcpy(p.commit, repo->revision, sizeof p.commit);
-  char *path = known ? cache_snapshot_path(&r, p.commit) : NULL, *config = path ? path_join(path, "config.json") : NULL;
+  TRY(cache_repo_open(cache, repo->id, &r, err));
+  told->repo = *repo;
+  bool known = repo_is_commit(repo->revision) || cache_read_ref(&r, repo->revision, told->commit);
+  if (!*told->commit && known)
+    memcpy(told->commit, repo->revision, sizeof told->commit);
+  *path = known ? cache_snapshot_path(&r, told->commit) : NULL;
+  char *config = *path ? path_join(*path, "config.json") : NULL;
   bool there = config && file_is_regular(config);
-  if (there)
-    print(a, &p, path);
   cache_repo_clear(&r);
   mem_free(config);
-  mem_free(path);
-  return there ? TERN_OK
-               : err_set(err, TERN_E_NOT_FOUND, "%s@%s: is not in the cache, and HF_HUB_OFFLINE forbids to ask the hub",
-                         repo->id, repo->revision);
+  if (there)
+    return TERN_OK;
+  return err_set(err, TERN_E_NOT_FOUND, "%s@%s: is not in the cache, and HF_HUB_OFFLINE forbids to ask the hub",
+                 repo->id, repo->revision);
 }
 
 static tern_status pull_or_find(const cli_args *a, const cli_env *env, const cli_hub_env *hub, const hub_repo *repo,
-                                tern_error *err)
+                                hub_plan *told, char **path, tern_error *err)
 {
   if (!env->hub_cache)
     return err_set(err, TERN_E_NOT_FOUND, "pull: no place for it: set HF_HOME or HF_HUB_CACHE");
   if (hub->offline)
-    return find_here(a, env, repo, err);
+    return find_here(env->hub_cache, repo, told, path, err);
   http_settings settings = {
       .endpoint = hub->endpoint, .token = hub->token, .stall_seconds = hub->stall_seconds, .cancel = sig_hold()};
-  tern_status status = pull(a, &settings, env->hub_cache, repo, err);
+  tern_status status = pull(a, &settings, env->hub_cache, repo, told, path, err);
   sig_release();
+  return status;
+}
+
+/* The environment around it. `path` is filled on success alone. */
+static tern_status bring(const cli_args *a, const char *name, hub_plan *told, char **path, tern_error *err)
+{
+  cli_env env = {0};
+  cli_hub_env hub = {0};
+  hub_repo repo;
+  char *found = NULL;
+  *told = (hub_plan){0};
+  TRY(repo_parse(name, &repo, err));
+  tern_status status = env_read(&env, err);
+  if (status == TERN_OK)
+    status = env_read_hub(&hub, err);
+  if (status == TERN_OK)
+    status = pull_or_find(a, &env, &hub, &repo, told, &found, err);
+  env_clear_hub(&hub);
+  env_clear(&env);
+  if (status == TERN_OK)
+    *path = found;
+  else
+    mem_free(found);
+  return status;
+}
+
+tern_status pull_model(const cli_args *a, const char *name, char **dir, tern_error *err)
+{
+  hub_plan told;
+  tern_status status = bring(a, name, &told, dir, err);
+  hub_plan_clear(&told);
   return status;
 }
 
 tern_status verb_pull(const cli_args *a, tern_error *err)
 {
-  cli_env env = {0};
-  cli_hub_env hub = {0};
-  hub_repo repo;
+  hub_plan told;
+  char *path;
   if (a->n_words == 0)
     return err_set(err, TERN_E_USAGE, "pull: no repo named: tern pull ORG/NAME");
-  TRY(repo_parse(a->words[0], &repo, err));
-  tern_status status = env_read(&env, err);
-  if (status == TERN_OK)
-    status = env_read_hub(&hub, err);
-  if (status == TERN_OK)
-    status = pull_or_find(a, &env, &hub, &repo, err);
-  env_clear_hub(&hub);
-  env_clear(&env);
+  tern_status status = bring(a, a->words[0], &told, &path, err);
+  if (status == TERN_OK) {
+    print(a, &told, path);
+    mem_free(path);
+  }
+  hub_plan_clear(&told);
   return status;
 }

@@ -549,6 +549,35 @@ def test_bar(hub):
         tally.check("none elsewhere", "[" not in home.pull("org/bar").err)
 
 
+def test_run(hub):
+    """A verb that answers brings the repo that it is given, where that is wanted."""
+    repo = hub.repo("org/tiny", tiny())
+    words = ["run", "org/tiny", "hi", "--raw", "--max-tokens", "2"]
+    with Home(hub) as home:
+        hub.forget()
+        refused("run of a repo that is not there", tern(*words, env=home.env), "org/tiny: no such", "`tern pull org/tiny`")
+        refused("logits does not download at all", tern("logits", "org/tiny", "--ids", "1", env=home.env), "`tern pull org/tiny`")
+        tally.check("nobody was asked", not hub.asked())
+        done = tern(*words, "--yes", env=home.env)
+        tally.check("--yes brings it", done.status == 0 and not home.whole(repo), done.err)
+        again = tern(*words, env=home.env)
+        tally.check("stdout has the answer alone", again.status == 0 and again.out == done.out and b"snapshots" not in done.out, done.out)
+        refused("--yes and a repo that is not on the hub", tern("run", "org/none", "hi", "--yes", env=home.env), "org/none", "no such repo")
+        refused("--yes and no repo's name", tern("run", "./none", "hi", "--yes", env=home.env), "no such file")
+    for answer, comes in (b"n\n", False), (b"y\n", True):
+        with Home(hub) as home:
+            leader, follower = pty.openpty()
+            process = subprocess.Popen([BINARY, *words], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+            os.close(follower)
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(leader, 1000)
+            os.write(leader, answer)
+            out, _ = process.communicate(timeout=30)
+            os.close(leader)
+            tally.check(f"asked, {answer!r}", (process.returncode == 0) == comes and bool(out) == comes and home.snapshot(repo).exists() == comes, said)
+
+
 LIBRARY = """
 import sys
 from huggingface_hub import snapshot_download, hf_hub_download, scan_cache_dir
@@ -604,7 +633,7 @@ def test_library(hub):
 
 
 TESTS = [test_plain, test_choice, test_revisions, test_pages, test_moved, test_token, test_refusals, test_offline, test_faults,
-         test_final_faults, test_bad_lists, test_warnings, test_resume, test_kill, test_together, test_disk, test_links, test_bar, test_library]
+         test_final_faults, test_bad_lists, test_warnings, test_resume, test_kill, test_together, test_disk, test_links, test_bar, test_run, test_library]
 
 
 def main():
