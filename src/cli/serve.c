@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "cli/answer.h"
+#include "cli/library.h"
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
@@ -85,6 +86,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const char *const
       .variables = r->variables,
       .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
       .log = log_line,
+      .library = library_list,
       .user = &lost_lines,
   };
   options.sampling.seed = a->seed;

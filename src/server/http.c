@@ -46,6 +46,7 @@ static const struct {
     {"POST", "/detokenize", text_detokenize},
     {"POST", "/apply-template", text_template},
     {"GET", "/v1/models", info_models},
+    {"GET", "/library", info_library},
     {"GET", "/health", info_health},
     {"GET", "/metrics", info_metrics},
 };
