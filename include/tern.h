@@ -184,6 +184,8 @@ typedef struct tern_generate_options {
   /* Called with whole characters as they become final; text is `length` bytes, not terminated. May be NULL.
    * Returning false ends the answer (finish: "cancelled"). */
   bool (*on_text)(void *user, const char *text, size_t length);
+  /* Called after each piece of the prompt that was read: `done` of its `total` tokens have been. May be NULL. */
+  void (*on_prompt)(void *user, size_t done, size_t total);
   void *user;
 } tern_generate_options;
 

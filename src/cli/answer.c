@@ -169,7 +169,10 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
   TRY(use_options(a, &options, err));
   TRY(use_prepare(dir, &options, err));
   double start = use_seconds();
-  TRY(tern_model_open(dir, &options, &out->model, err));
+  say_working("opening", dir);
+  tern_status opened = tern_model_open(dir, &options, &out->model, err);
+  say_progress_end();
+  TRY(opened);
   out->open_ms = 1e3 * (use_seconds() - start);
   use_warn_backend(out->model->net->backend_fault.text);
   use_warn_prepared(out->model->net->prepared_fault.text);
@@ -239,6 +242,28 @@ static tern_status nothing(size_t n, tern_result *result, tern_error *err)
   return err_nomem(err, "answer");
 }
 
+/* What stands between the engine and a verb: a bar while a long prompt is read, gone before the first text. */
+typedef struct relay {
+  bool (*on_text)(void *user, const char *text, size_t length);
+  void *user;
+  double start;
+} relay;
+
+static bool pass_text(void *user, const char *text, size_t length)
+{
+  const relay *to = user;
+  say_progress_end();
+  return to->on_text(to->user, text, length);
+}
+
+static void show_reading(void *user, size_t done, size_t total)
+{
+  enum { SOON = 1 }; /* seconds in which nobody wonders */
+  const relay *to = user;
+  if (use_seconds() - to->start > SOON)
+    say_progress("reading", (double)done, (double)total);
+}
+
 tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *ids, size_t n, uint64_t seed,
                             bool (*on_text)(void *user, const char *text, size_t length), void *user,
                             tern_result *result, tern_error *err)
@@ -246,14 +271,17 @@ tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *i
   tern_generate_options options = r->options;
   options.sampling.seed = seed;
   options.sampling.continue_draws = true; /* a session that has not drawn yet starts from the seed */
-  options.on_text = on_text;
-  options.user = user;
+  relay to = {on_text, user, use_seconds()};
+  options.on_text = pass_text;
+  options.on_prompt = show_reading;
+  options.user = &to;
   if (n && options.max_tokens == 0)
     return nothing(n, result, err);
   session_uncancel(s->timeline);
   sig_watch(cancel, s); /* at once, where a signal has come already */
   tern_status status = engine_generate(s, ids, n, &options, result, err);
   sig_release();
+  say_progress_end();
   return status;
 }
 

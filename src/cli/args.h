@@ -89,7 +89,7 @@ typedef struct cli_args {
   /* switches, in the order of the groups above */
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;
-  bool prepare, no_prepare, man;
+  bool prepare, no_prepare, man, no_history;
   bool yes, bare_ids;
   char *prepared_dir; /* TERN_HOME/prepared, by main; NULL: there is no home */
 } cli_args;

@@ -164,3 +164,16 @@ bool env_no_color(void)
 {
   return get("NO_COLOR") != NULL;
 }
+
+bool env_plain_terminal(void)
+{
+  const char *kind = get("TERM");
+  return !kind || !strcmp(kind, "dumb");
+}
+
+char *env_history(void)
+{
+  const char *own = get("TERN_HOME");
+  bool failed = false;
+  return own ? join(own, "/history", &failed) : join(get("HOME"), "/.cache/tern/history", &failed);
+}

@@ -26,6 +26,10 @@ tern_status env_read_hub(cli_hub_env *out, tern_error *err);
 void env_clear_hub(cli_hub_env *e);
 /* Where prepared weights are kept: "TERN_HOME/prepared" (mem_free). NULL: there is no home, or no memory. */
 char *env_prepared(void);
+/* Where chat keeps what was typed: "TERN_HOME/history" (mem_free). NULL: there is no home, or no memory. */
+char *env_history(void);
+/* TERM is not set, or says that the terminal can do nothing but print. */
+bool env_plain_terminal(void);
 /* NO_COLOR is set and not empty. */
 bool env_no_color(void);
 

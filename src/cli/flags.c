@@ -65,6 +65,7 @@ const cli_flag cli_flags[] = {
     FLAG("--stop", FLAG_STRINGS, stops, ANSWERS, "TEXT", "ends the answer before this text; repeatable"),
     FLAG("--ignore-eos", FLAG_BOOL, ignore_eos, ANSWERS, NULL, "the model's own stop tokens do not stop"),
     FLAG("--extra-eos-token", FLAG_STRINGS, extra_eos, ANSWERS, "TOKEN", "a token that stops too; repeatable"),
+    FLAG("--no-history", FLAG_BOOL, no_history, V(CHAT), NULL, "keeps nothing of what is typed for the next time"),
     FLAG("--stats", FLAG_BOOL, stats, ANSWERS, NULL, "speed, memory and seed on stderr, after each answer"),
     /* sampling */
     NUMBER("--temp", FLAG_REAL, temp, SAMPLES, 0, 1e6, 0, "X", "temperature; 0: always the most likely token"),

@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 {
   cli_args args;
   tern_error err = {0};
-  out_start(env_no_color());
+  out_start(env_no_color(), env_plain_terminal());
   sig_start();
   tern_status status = run(argc, argv, &args, &err);
   mem_free(args.prepared_dir);

@@ -34,7 +34,11 @@ static tern_status run(tern_session *s, reply *r, const int32_t *ids, size_t n, 
   double start = seconds();
   draw d = {.reply = r, .err = err};
   session_sink sink = {sample, &d};
-  session_request request = {.ids = ids, .n = n, .limit = (int64_t)(n + r->max_tokens - 1)};
+  session_request request = {.ids = ids,
+                             .n = n,
+                             .limit = (int64_t)(n + r->max_tokens - 1),
+                             .on_read = r->options->on_prompt,
+                             .user = r->options->user};
   result->prompt_tokens = n;
   TRY(session_sync(s->timeline, &request, &sink, &result->cached_tokens, err));
   TRY(d.status);

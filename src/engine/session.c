@@ -211,6 +211,8 @@ static tern_status read_tokens(session *s, const session_request *r, int piece, 
     bool last = s->length + (size_t)count == r->n; /* SPLIT_ONE alone reads the last token */
     const int32_t *want = r->all ? s->every : last ? &s->every[count - 1] : NULL;
     TRY(consume(s, r->ids + s->length, count, ROW_READ, want, r->all ? count : want != NULL, sink, err));
+    if (r->on_read)
+      r->on_read(r->user, s->length, r->n);
   }
   return TERN_OK;
 }

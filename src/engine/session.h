@@ -35,6 +35,8 @@ typedef struct session_request {
   session_split split;
   int piece; /* at most so many tokens a forward; 0: as the model was opened */
   bool all;  /* the sink gets every prompt position that is read now, else the last one alone */
+  void (*on_read)(void *user, size_t done, size_t total); /* after each piece that is read; may be NULL */
+  void *user;
 } session_request;
 
 /* The positions admitted where nobody says how many: the model's own, or 1 << 20 where it declares none. */
