@@ -18,6 +18,9 @@ typedef enum cli_verb_id {
   VERB_RENDER,
   VERB_INSPECT,
   VERB_LS,
+  VERB_PULL,
+  VERB_RM,
+  VERB_GC,
   VERB_IMPORT,
   VERB_PREPARE,
   VERB_BENCH,
@@ -83,6 +86,8 @@ typedef struct cli_args {
   int steps, split; /* cli_split */
   /* text */
   const char *json_file, *template_file;
+  /* the hub's cache */
+  cli_strings include, exclude;
   /* measuring */
   cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
   const char *text_file, *against, *golden;
@@ -93,6 +98,7 @@ typedef struct cli_args {
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;
   bool prepare, no_prepare, man, no_history;
+  bool yes, bare_ids;
   char *prepared_dir; /* TERN_HOME/prepared, by main; NULL: there is no home */
 } cli_args;
 

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "cli/answer.h"
+#include "cli/library.h"
 #include "cli/out.h"
 #include "cli/serve_secrets.h"
 #include "cli/signals.h"
@@ -119,6 +120,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const serve_secre
                      .prefix_dir = a->prefix_dir ? &kept : NULL,
                      .draft = r->draft},
       .log = log_line,
+      .library = library_list,
       .user = &lost_lines,
   };
   options.sampling.seed = a->seed;
