@@ -312,6 +312,9 @@ def test_anthropic(s):
     tally.check("disable_parallel_tool_use", seen(s.ask(MESSAGES, body)[1]["content"]) == blocks_of(PARTS["§two"])[:1])
     body["tool_choice"] = {"type": "none"}
     tally.check("tool_choice none", seen(s.ask(MESSAGES, body)[1]["content"]) == [("text", SCRIPTS["§two"])])
+    counted = s.ask(f"{MESSAGES}/count_tokens", {k: body[k] for k in ("messages", "tools")})[1]["input_tokens"]
+    usage = s.ask(MESSAGES, {k: body[k] for k in ("messages", "tools", "max_tokens")})[1]["usage"]
+    tally.check("count_tokens with tools", counted == usage["input_tokens"] + usage["cache_read_input_tokens"], f"{counted} {usage}")
     thinks = {"max_tokens": 200, "messages": [{"role": "user", "content": "Hello"}], "thinking": {"type": "enabled", "budget_tokens": 1024}, "chat_template_kwargs": {"think_first": True}}
     got = s.ask(MESSAGES, thinks)[1]
     tally.check("thinking", seen(got["content"]) == [("thinking", "so it is\n"), ("text", "\n\nIt is five.")], got)
@@ -352,6 +355,18 @@ def test_short_ids():
             tally.check("mistral", said(got) == (None, None, [("ping", {}), ("get_weather", {"city": "Rome"})]), got)
             ids += [c["id"] for c in got.get("tool_calls", [])]
         tally.check("nine letters", all(len(i) == 9 and i.isalnum() for i in ids) and len(set(ids)) == 6, ids)
+
+
+def test_harmony():
+    """gpt-oss's channels, whose template has levels of reasoning."""
+    template = "{# <|channel|>analysis<|message|> functions. reasoning_effort #}{{ tools }}{{ messages[-1].content }}"
+    text = '<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}'
+    plain = "<|channel|>final<|message|>It rains."
+    with tempfile.TemporaryDirectory() as folder, Server(make_model(folder, template, {"§one": text, "§plain": plain}, ["<|channel|>", "<|message|>"])) as s:
+        got = ask(s, "§one", reasoning_effort="low")[1]["choices"][0]
+        tally.check("harmony", said(got["message"]) == (None, "I need it.", [("get_weather", {"city": "Rome"})]) and got["finish_reason"] == "tool_calls", got)
+        got = s.ask(CHAT, chat("§plain"))[1]["choices"][0]["message"]
+        tally.check("harmony: final", said(got) == ("It rains.", None, []), got)
 
 
 def test_named(folder):
@@ -447,6 +462,7 @@ def main():
         test_flags(model, TOOLS)
         test_named(folder)
     test_short_ids()
+    test_harmony()
     test_real()
     return tally.close()
 
