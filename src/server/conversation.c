@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 
@@ -336,9 +337,18 @@ static bool add_news(conversation *v, buf *out)
   return over;
 }
 
+static int64_t now_ms(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Tokens may come for long of which nothing is told yet, those of a call: then too the client is to hear something. */
 static bool next_events(void *self, buf *out, bool *gone)
 {
   conversation *v = self;
+  int64_t until = now_ms() + KEEP_ALIVE_MS;
   if (!v->begun) {
     v->dialect->begin(v, out);
     v->begun = true;
@@ -353,7 +363,8 @@ static bool next_events(void *self, buf *out, bool *gone)
     }
     if (over || out->length)
       return !over;
-    switch (choices_wait(v->set, v->fd, KEEP_ALIVE_MS)) {
+    int64_t left = until - now_ms();
+    switch (left > 0 ? choices_wait(v->set, v->fd, (int)left) : CHOICES_QUIET) {
     case CHOICES_GONE:
       *gone = true;
       return false;

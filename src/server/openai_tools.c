@@ -109,9 +109,28 @@ static bool settle_effort(const server *s, oai_request *r, oai_fault *fault)
   return unsupported(fault);
 }
 
-bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault)
+/* As the server was told, as the conversion said, as the template shows: the reference's order behind the flag. */
+static bool choose_calls(const server *s, oai_request *r, oai_fault *fault)
 {
   size_t n = 0;
+  const char *source = chat_template_source(s->model->chat, true, &n), *said = chat_tool_parser(s->model->chat);
+  r->parts.calls = s->calls ? s->calls : said ? calls_find(said) : calls_of_template(source, n);
+  if (r->parts.calls)
+    return true;
+  if (said)
+    oai_wrong(fault, "tools",
+              "tokenizer_config.json: tool_parser_type \"%.60s\" is not known here: start the server with "
+              "--tool-parser",
+              said);
+  else
+    oai_wrong(fault, "tools",
+              "the model's chat template shows no format of calls that is known here: start the server "
+              "with --tool-parser");
+  return unsupported(fault);
+}
+
+bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault)
+{
   if (r->no_tools)
     r->tools = NULL;
   r->parts = (parts_options){.reasoning = s->reasoning, .tools = r->tools};
@@ -123,12 +142,5 @@ bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault)
     oai_wrong(fault, "tools", "the model's chat template takes none");
     return unsupported(fault);
   }
-  const char *source = chat_template_source(s->model->chat, true, &n);
-  r->parts.calls = s->calls ? s->calls : calls_of_template(source, n);
-  if (r->parts.calls)
-    return true;
-  oai_wrong(
-      fault, "tools",
-      "the model's chat template shows no format of calls that is known here: start the server with --tool-parser");
-  return unsupported(fault);
+  return choose_calls(s, r, fault);
 }

@@ -45,14 +45,22 @@ static tern_status check_names(const server_options *o, tern_error *err)
   return TERN_OK;
 }
 
-/* "a, b, c" of a table's names. */
+static bool is_first(const char *(*name_at)(size_t i), size_t i)
+{
+  for (size_t k = 0; k < i; k++)
+    if (!strcmp(name_at(k), name_at(i)))
+      return false;
+  return true;
+}
+
+/* "a, b, c" of a table's names, some of which have two rows. */
 static const char *list_names(const char *(*name_at)(size_t i), char *out, size_t size)
 {
   size_t used = 0;
-  const char *name, *last = "";
+  const char *name;
   *out = '\0';
-  for (size_t i = 0; (name = name_at(i)) && used < size; last = name, i++)
-    if (strcmp(name, last) != 0) /* some formats have two rows */
+  for (size_t i = 0; (name = name_at(i)) && used < size; i++)
+    if (is_first(name_at, i))
       used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", name);
   return out;
 }

@@ -39,6 +39,7 @@ struct calls_format {
   const char *bare_start, *bare_end;
   const char *marks[2]; /* of the template: all that are not NULL stand in it. Both NULL: chosen by name alone. */
   bool closed;          /* the text shows by itself whether a call is whole: it may stand though the end is missing */
+  bool channels;        /* calls are messages of harmony */
   bool short_ids;       /* templates take ids of nine letters and digits alone */
   bool (*read)(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out);
   /* Whether a text that was refused ends inside of a string, in which an end marker ends nothing. */

@@ -78,7 +78,7 @@ typedef bool calls_reader(const calls_format *f, const char *text, size_t n, con
 typedef bool calls_insider(const calls_format *f, const char *text, size_t n);
 
 /* calls_json.c */
-calls_reader read_json, read_bare_json, read_mistral, read_kimi, read_deepseek;
+calls_reader read_json, read_bare_json, read_mistral, read_kimi, read_deepseek, read_harmony;
 calls_insider inside_json;
 /* calls_tags.c */
 calls_reader read_qwen_coder, read_minicpm, read_minimax, read_dsml, read_glm, read_longcat;

@@ -209,3 +209,21 @@ bool read_deepseek(const calls_format *f, const char *text, size_t n, const json
   (void)f, (void)tools;
   return add_each((span){text, n}, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", add_deepseek, out);
 }
+
+/* A message to=functions.NAME: its header, a marker, and an object. */
+bool read_harmony(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
+{
+  static const char prefix[] = "functions.";
+  span header, to, arguments;
+  size_t length = 0;
+  (void)f, (void)tools;
+  if (!span_cut((span){text, n}, "<|message|>", &header, &arguments) || !span_cut(header, "to=", &to, &header) ||
+      !span_starts(header, prefix))
+    return false;
+  span name = span_skip(header, sizeof prefix - 1);
+  while (length < name.n && !strchr(" <", name.s[length]))
+    length++;
+  name.n = length;
+  return is_name(name) &&
+         calls_add(out, name, (span){0}, span_trim(arguments).n ? value_object(arguments) : json_object());
+}

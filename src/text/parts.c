@@ -4,7 +4,7 @@
  * earliest that stands whole is taken, and what could be the beginning of one at the end stays. So a part depends on
  * the text alone, wherever it was cut.
  */
-#include "text/parts.h"
+#include "text/parts_impl.h"
 
 #include <string.h>
 
@@ -14,12 +14,13 @@
 
 /* The first three are what the reference finds, in its order. */
 static const parts_reasoning reasonings[] = {
-    {"think", "<think>", "</think>", {"<think>", "</think>"}},
-    {"longcat", "<longcat_think>", "</longcat_think>", {"<longcat_think>", "</longcat_think>"}},
-    {"gemma4", "<|channel>thought", "<channel|>", {"<|channel>", "<channel|>"}},
-    {"seed", "<seed:think>", "</seed:think>", {"<seed:think>", "</seed:think>"}},
-    {"mistral", "[THINK]", "[/THINK]", {"[THINK]", "[/THINK]"}},
-    {"cohere", "<|START_THINKING|>", "<|END_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}},
+    {"think", "<think>", "</think>", {"<think>", "</think>"}, false},
+    {"longcat", "<longcat_think>", "</longcat_think>", {"<longcat_think>", "</longcat_think>"}, false},
+    {"gemma4", "<|channel>thought", "<channel|>", {"<|channel>", "<channel|>"}, false},
+    {"seed", "<seed:think>", "</seed:think>", {"<seed:think>", "</seed:think>"}, false},
+    {"mistral", "[THINK]", "[/THINK]", {"[THINK]", "[/THINK]"}, false},
+    {"cohere", "<|START_THINKING|>", "<|END_THINKING|>", {"<|START_THINKING|>", "<|END_THINKING|>"}, false},
+    {"harmony", "<|channel|>analysis<|message|>", "<|end|>", {"<|channel|>", "<|message|>"}, true},
 };
 enum { REASONINGS = sizeof reasonings / sizeof *reasonings };
 
@@ -59,10 +60,10 @@ static size_t blanks(const char *s, size_t n)
   return i;
 }
 
-static bool ends_at(const char *text, size_t end, const char *marker)
+static bool ends_at(const char *text, size_t end, const char *what)
 {
-  size_t n = strlen(marker);
-  return end >= n && memcmp(text + end - n, marker, n) == 0;
+  size_t n = strlen(what);
+  return end >= n && memcmp(text + end - n, what, n) == 0;
 }
 
 bool parts_opened(const parts_reasoning *r, const char *prompt, size_t n, bool within)
@@ -111,7 +112,7 @@ static answer_part *new_part(answer_parts *p, part_kind kind)
   return one;
 }
 
-static void add_text(answer_parts *p, part_kind kind, const char *text, size_t n)
+void parts_add(answer_parts *p, part_kind kind, const char *text, size_t n)
 {
   if (!n)
     return;
@@ -124,27 +125,14 @@ static void add_text(answer_parts *p, part_kind kind, const char *text, size_t n
 
 /* ---- the reader ---- */
 
-typedef enum reader_state { IN_CONTENT, IN_REASONING, IN_CALL, IN_BARE_CALL, IN_WHOLE_CALL } reader_state;
-
-struct parts_reader {
-  parts_options options;
-  reader_state state;
-  buf held;
-  size_t from;    /* of `held`: what is before is done with; the block's marker where it is one of calls */
-  size_t scanned; /* where the search for a block's end goes on */
-  bool begun;     /* something came that is not white space, or a marker did */
-  bool behind;    /* nothing but white space came since the last marker */
-  bool called;    /* that marker was the end of a call */
-  size_t gap;     /* white space before `from` that is content if the block is no call */
-  size_t reasoned;
-};
-
 parts_reader *parts_open(const parts_options *options)
 {
   parts_reader *r = mem_zalloc(sizeof *r);
   if (!r)
     return NULL;
   r->options = *options;
+  r->channels = (options->reasoning && options->reasoning->channels) || (options->calls && options->calls->channels);
+  r->behind = r->channels;
   r->state = options->opened && options->reasoning ? IN_REASONING : IN_CONTENT;
   return r;
 }
@@ -162,40 +150,32 @@ size_t parts_reasoning_bytes(const parts_reader *r)
   return r->reasoned;
 }
 
-static const char *at(const parts_reader *r)
+/* ---- markers ---- */
+
+const char *parts_at(const parts_reader *r)
 {
   return r->held.data + r->from;
 }
 
-static size_t left(const parts_reader *r)
+size_t parts_left(const parts_reader *r)
 {
   return r->held.length - r->from;
 }
 
-/* ---- markers ---- */
-
-typedef struct marker {
-  const char *text; /* NULL or "": none */
-  reader_state to;
-} marker;
-
-/* The first of n markers that stands in the text from `start` on; NULL: none, and *keep bytes at the end may begin one.
- */
-static const marker *find_marker(const parts_reader *r, const marker *all, size_t n, size_t start, size_t *where,
-                                 size_t *keep)
+const marker *parts_find(const parts_reader *r, const marker *all, size_t n, size_t start, size_t *where, size_t *keep)
 {
   const marker *found = NULL;
-  size_t length = left(r);
+  size_t length = parts_left(r);
   *keep = 0;
   for (size_t i = 0; i < n; i++) {
     size_t size = all[i].text ? strlen(all[i].text) : 0;
-    const char *p = size && start < length ? memmem(at(r) + start, length - start, all[i].text, size) : NULL;
-    if (p && (!found || (size_t)(p - at(r)) < *where)) {
+    const char *p = size && start < length ? memmem(parts_at(r) + start, length - start, all[i].text, size) : NULL;
+    if (p && (!found || (size_t)(p - parts_at(r)) < *where)) {
       found = &all[i];
-      *where = (size_t)(p - at(r));
+      *where = (size_t)(p - parts_at(r));
     }
     for (size_t k = size ? size - 1 : 0; k > *keep; k--)
-      if (k <= length - start && memcmp(at(r) + length - k, all[i].text, k) == 0)
+      if (k <= length - start && memcmp(parts_at(r) + length - k, all[i].text, k) == 0)
         *keep = k;
   }
   return found;
@@ -206,12 +186,12 @@ static const marker *find_marker(const parts_reader *r, const marker *all, size_
 /* The next n bytes are content. White space alone behind a marker waits for what follows it. */
 static bool give_content(parts_reader *r, size_t n, bool marker_follows, answer_parts *out)
 {
-  bool blank = blanks(at(r), n) == n;
+  bool blank = blanks(parts_at(r), n) == n;
   if (blank && (r->behind || !r->begun) && !marker_follows && n)
     return false;
   r->gap = blank && (r->behind || !r->begun) ? n : 0;
   if (!r->gap)
-    add_text(out, PART_CONTENT, at(r), n);
+    parts_add(out, PART_CONTENT, parts_at(r), n);
   r->begun |= !blank;
   r->behind = r->behind && blank;
   r->from += n;
@@ -222,9 +202,9 @@ static bool give_content(parts_reader *r, size_t n, bool marker_follows, answer_
 static bool skip_stray_end(parts_reader *r, bool *wait)
 {
   const calls_format *f = r->options.calls;
-  size_t space = blanks(at(r), left(r)), size = r->called && r->behind && f->bare_end ? strlen(f->end) : 0;
-  size_t have = left(r) - space < size ? left(r) - space : size;
-  bool same = size && memcmp(at(r) + space, f->end, have) == 0;
+  size_t space = blanks(parts_at(r), parts_left(r)), size = r->called && r->behind && f->bare_end ? strlen(f->end) : 0;
+  size_t have = parts_left(r) - space < size ? parts_left(r) - space : size;
+  bool same = size && memcmp(parts_at(r) + space, f->end, have) == 0;
   *wait = same && have < size && have;
   if (!same || have < size)
     return false;
@@ -241,16 +221,16 @@ static bool step_content(parts_reader *r, answer_parts *out)
                         {f ? f->bare_start : NULL, IN_BARE_CALL}};
   size_t where = 0, keep;
   bool wait = false;
-  if (!left(r))
+  if (!parts_left(r))
     return false;
   if (f && f->start && !*f->start &&
       (!r->begun || r->behind)) { /* the first letters tell whether the answer is calls */
     static const char tag[] = "<|python_tag|>";
-    size_t space = blanks(at(r), left(r)), n = left(r) - space;
+    size_t space = blanks(parts_at(r), parts_left(r)), n = parts_left(r) - space;
     size_t most = n < sizeof tag - 1 ? n : sizeof tag - 1;
-    if (n && *(at(r) + space) != '{' && memcmp(at(r) + space, tag, most) != 0) {
+    if (n && *(parts_at(r) + space) != '{' && memcmp(parts_at(r) + space, tag, most) != 0) {
       r->begun = true;
-    } else if (n && (*(at(r) + space) == '{' || most == sizeof tag - 1)) {
+    } else if (n && (*(parts_at(r) + space) == '{' || most == sizeof tag - 1)) {
       r->state = IN_WHOLE_CALL;
       return true;
     } else {
@@ -261,13 +241,13 @@ static bool step_content(parts_reader *r, answer_parts *out)
     return true;
   if (wait)
     return false;
-  const marker *m = find_marker(r, all, sizeof all / sizeof *all, 0, &where, &keep);
+  const marker *m = parts_find(r, all, sizeof all / sizeof *all, 0, &where, &keep);
   if (!m) {
     bool plain = !f && !r->options.reasoning;
     if (plain)
       r->begun = true;
-    if (left(r) > keep)
-      give_content(r, left(r) - keep, false, out);
+    if (parts_left(r) > keep)
+      give_content(r, parts_left(r) - keep, false, out);
     return false;
   }
   give_content(r, where, true, out);
@@ -289,9 +269,9 @@ static bool step_reasoning(parts_reader *r, answer_parts *out)
 {
   const marker end = {r->options.reasoning->end, IN_CONTENT};
   size_t where = 0, keep;
-  const marker *m = find_marker(r, &end, 1, 0, &where, &keep);
-  size_t n = m ? where : left(r) - keep;
-  add_text(out, PART_REASONING, at(r), n);
+  const marker *m = parts_find(r, &end, 1, 0, &where, &keep);
+  size_t n = m ? where : parts_left(r) - keep;
+  parts_add(out, PART_REASONING, parts_at(r), n);
   r->from += n;
   r->reasoned += n;
   r->begun = true;
@@ -320,11 +300,10 @@ static void give_calls(call_list *list, answer_parts *out)
   calls_clear(list);
 }
 
-/* The block of `size` bytes, of which `n` from `skip` on are the calls' text. False: they are not understood. */
-static bool take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answer_parts *out)
+bool parts_take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answer_parts *out)
 {
   call_list list = {0};
-  bool well = calls_read(r->options.calls, at(r) + skip, n, r->options.tools, &list);
+  bool well = calls_read(r->options.calls, parts_at(r) + skip, n, r->options.tools, &list);
   out->failed |= list.failed;
   if (!well || (r->state == IN_BARE_CALL && !calls_all_known(&list, r->options.tools))) {
     calls_clear(&list);
@@ -338,10 +317,9 @@ static bool take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answ
   return true;
 }
 
-/* The next `size` bytes are no calls, whatever their markers say. */
-static void refuse_calls(parts_reader *r, size_t size, answer_parts *out)
+void parts_refuse_calls(parts_reader *r, size_t size, answer_parts *out)
 {
-  add_text(out, PART_CONTENT, at(r) - r->gap, size + r->gap);
+  parts_add(out, PART_CONTENT, parts_at(r) - r->gap, size + r->gap);
   r->from += size;
   r->gap = 0;
   r->state = IN_CONTENT;
@@ -354,18 +332,18 @@ static bool step_call(parts_reader *r, answer_parts *out)
   bool bare = r->state == IN_BARE_CALL, open_ended = !bare && !*f->end;
   const marker end = {bare ? f->bare_end : open_ended ? f->start : f->end, IN_CONTENT};
   size_t skip = bare ? 0 : strlen(f->start), where = 0, keep;
-  if (!find_marker(r, &end, 1, r->scanned, &where, &keep)) {
-    size_t safe = left(r) - keep;
+  if (!parts_find(r, &end, 1, r->scanned, &where, &keep)) {
+    size_t safe = parts_left(r) - keep;
     r->scanned = safe > r->scanned ? safe : r->scanned;
     return false;
   }
   size_t size = where + (open_ended ? 0 : strlen(end.text)), n = (bare ? size : where) - skip;
-  if (take_calls(r, size, skip, n, out))
+  if (parts_take_calls(r, size, skip, n, out))
     return true;
-  if (f->inside(f, at(r) + skip, where - skip))
+  if (f->inside(f, parts_at(r) + skip, where - skip))
     r->scanned = where + 1;
   else
-    refuse_calls(r, size, out);
+    parts_refuse_calls(r, size, out);
   return true;
 }
 
@@ -373,6 +351,8 @@ static bool step_call(parts_reader *r, answer_parts *out)
 
 static bool step(parts_reader *r, answer_parts *out)
 {
+  if (r->channels)
+    return channels_step(r, out);
   switch (r->state) {
   case IN_CONTENT:
     return step_content(r, out);
@@ -414,25 +394,29 @@ static bool take_last_calls(parts_reader *r, bool cut, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
   size_t skip = r->state == IN_CALL ? strlen(f->start) : 0;
-  return (f->closed || !cut) && take_calls(r, left(r), skip, left(r) - skip, out);
+  return (f->closed || !cut) && parts_take_calls(r, parts_left(r), skip, parts_left(r) - skip, out);
 }
 
 void parts_end(parts_reader *r, bool cut, answer_parts *out)
 {
-  if (r->held.failed || !left(r))
+  if (r->held.failed || !parts_left(r))
     return;
+  if (r->channels) {
+    channels_end(r, out);
+    r->state = IN_CONTENT;
+  }
   switch (r->state) {
   case IN_CONTENT:
-    if (!(r->behind && blanks(at(r), left(r)) == left(r)))
-      add_text(out, PART_CONTENT, at(r), left(r));
+    if (!(r->behind && blanks(parts_at(r), parts_left(r)) == parts_left(r)))
+      parts_add(out, PART_CONTENT, parts_at(r), parts_left(r));
     break;
   case IN_REASONING:
-    add_text(out, PART_REASONING, at(r), left(r));
-    r->reasoned += left(r);
+    parts_add(out, PART_REASONING, parts_at(r), parts_left(r));
+    r->reasoned += parts_left(r);
     break;
   default:
     if (!take_last_calls(r, cut, out))
-      refuse_calls(r, left(r), out);
+      parts_refuse_calls(r, parts_left(r), out);
   }
   buf_clear(&r->held);
   r->from = 0;

@@ -21,6 +21,7 @@ typedef struct parts_reasoning {
   const char *name;
   const char *start, *end;
   const char *tokens[2]; /* a tokenizer that has both is one of a model that reasons so */
+  bool channels;         /* the whole answer is messages with headers, harmony's */
 } parts_reasoning;
 
 /* NULL: there is none of that name. */

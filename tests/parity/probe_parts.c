@@ -52,6 +52,11 @@ const char *probe_format_of(const char *source, int n)
   return f ? f->name : NULL;
 }
 
+const char *probe_format_start(const char *name)
+{
+  return calls_find(name)->start;
+}
+
 const char *probe_format_at(int i)
 {
   const calls_format *f = calls_at((size_t)i);

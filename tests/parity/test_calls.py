@@ -3,7 +3,7 @@
 A made corpus per format of mlx_lm.tool_parsers. Where the reference gives calls, tern must give the same, to the letter
 of the arguments' JSON; FIXED lists what it gives otherwise on purpose (docs/server.md), BEYOND what the reference drops
 and tern takes. Every text is also cut at every place and fed byte by byte, and must give the same parts. Templates must
-choose the format that the reference's own inference chooses. Usage: test_calls.py LIBRARY, run by the Python that has
+choose the format that the reference's own inference chooses, and what they write for a call is read as that call. Usage: test_calls.py LIBRARY, run by the Python that has
 mlx_lm.
 """
 
@@ -11,7 +11,9 @@ import ctypes
 import importlib
 import json
 import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from mlx_lm.tokenizer_utils import _infer_tool_parser  # noqa: E402
 from tally import Tally  # noqa: E402
+from terncli import BINARY  # noqa: E402
 
 TEMPLATES = Path(os.environ.get("TERN_SHARED_DATA", ROOT.parent / "shared/data")) / "text/templates"
 
@@ -258,7 +261,7 @@ class Probe:
         self.lib.probe_parts.restype = ctypes.c_void_p
         self.lib.probe_free.argtypes = [ctypes.c_void_p]
         self.lib.probe_format_of.restype = ctypes.c_char_p
-        self.lib.probe_format_at.restype = ctypes.c_char_p
+        self.lib.probe_format_at.restype = self.lib.probe_format_start.restype = ctypes.c_char_p
 
     def parts(self, format, pieces, **fields):
         request = json.dumps({"format": format, "pieces": pieces, "tools": TOOLS, **fields}).encode()
@@ -266,6 +269,10 @@ class Probe:
         text = ctypes.string_at(address).decode()
         self.lib.probe_free(address)
         return json.loads(text)
+
+    def start_of(self, format):
+        text = self.lib.probe_format_start(format.encode())
+        return text.decode() if text else None
 
     def format_of(self, template):
         data = template.encode()
@@ -366,6 +373,7 @@ def test_templates(tally, probe):
         "ibm-granite-granite-3.3-2B-Instruct": "granite",
         "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": "json_tools",
         "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": "json_tools",
+        "openai-gpt-oss-120b": "harmony",
         "openbmb-MiniCPM5-1B": "minicpm5",
         "meta-llama-Llama-3.1-8B-Instruct": "llama3_json",
         "meta-llama-Llama-3.2-3B-Instruct": "llama3_json",
@@ -378,9 +386,47 @@ def test_templates(tally, probe):
         tally.check(f"template {path.stem}", got == want, f"{got} not {want}")
 
 
+def rendered(template, messages, generate):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"messages": messages, "tools": TOOLS, "add_generation_prompt": generate, "kwargs": {"bos_token": "", "eos_token": ""}}, file)
+        file.flush()
+        got = subprocess.run([BINARY, "render", "--template", str(template), "--json", file.name], capture_output=True, text=True)
+    return got.stdout if got.returncode == 0 else None
+
+
+def test_round_trips(tally, probe):
+    """What real templates write for an assistant's calls is read as these calls."""
+    if not TEMPLATES.is_dir():
+        tally.skip("round trips", "no shared data")
+        return
+    values = {"city": "San José", "days": 3, "exact": True, "places": ["a", {"b": 1}]}
+    user = {"role": "user", "content": "Weather?"}
+    read = 0
+    for path in sorted(TEMPLATES.glob("*.jinja")):
+        format = probe.format_of(path.read_text())
+        for arguments in (values, json.dumps(values)) if format else ():
+            call = {"id": "123456789", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+            turn = {"role": "assistant", "content": "", "tool_calls": [call]}
+            before, after = rendered(path, [user], False), rendered(path, [user, turn], False)
+            if before is None or after is None or "get_weather" not in after[len(os.path.commonprefix([before, after])) :]:
+                continue  # it takes arguments in the other form, or leaves calls out
+            text = after[len(os.path.commonprefix([before, after])) :]
+            begin = "{" if format == "llama3_json" else probe.start_of(format) or ""
+            text = text[text.index(begin) :] if begin in text else text
+            got = [(n, json.loads(a)) for n, a, _ in calls_of(probe.parts(format, [text]))]
+            if not got:  # what ends the turn is a token that ends the answer
+                for end in ("<|eot_id|>", "<|eom_id|>", "</s>", "<|call|>", "<|end_of_text|>", "<turn|>\n", "<|im_end|>\n"):
+                    text = text.removesuffix(end)
+                got = [(n, json.loads(a)) for n, a, _ in calls_of(probe.parts(format, [text]))]
+            if tally.check(f"round trip {path.stem}", got == [("get_weather", values)], f"{format} {text!r}: {got}"):
+                read += 1
+                break
+    tally.check("round trips", read >= 23, f"{read} templates")
+
+
 def main():
     tally, probe = Tally(), Probe(sys.argv[1])
-    for test in (test_corpus, test_others, test_refused, test_cut_answers, test_templates):
+    for test in (test_corpus, test_others, test_refused, test_cut_answers, test_templates, test_round_trips):
         test(tally, probe)
     return tally.close()
 

@@ -231,6 +231,10 @@ def test_refused(s):
     refused(s, CHAT, "parallel_tool_calls", chat("x", tools=TOOLS, parallel_tool_calls=1))
     refused(s, CHAT, "reasoning_effort", chat("x", reasoning_effort=3))
     refused(s, CHAT, "functions", chat("x", functions=FUNCTIONS))
+    old = {"role": "assistant", "content": None, "function_call": {"name": "ping", "arguments": "{}"}}
+    refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, old]}, ["message 1", "function_call"])
+    for calls in ("x", ["x"], [{"function": "x"}], [{"function": {"name": "f", "arguments": "no"}}], [{"function": {"name": "f", "arguments": [1]}}]):
+        refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": calls}]}, ["message 1"])
 
     def ant(**fields):
         return {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **fields}
@@ -308,6 +312,9 @@ def test_anthropic(s):
     tally.check("disable_parallel_tool_use", seen(s.ask(MESSAGES, body)[1]["content"]) == blocks_of(PARTS["§two"])[:1])
     body["tool_choice"] = {"type": "none"}
     tally.check("tool_choice none", seen(s.ask(MESSAGES, body)[1]["content"]) == [("text", SCRIPTS["§two"])])
+    counted = s.ask(f"{MESSAGES}/count_tokens", {k: body[k] for k in ("messages", "tools")})[1]["input_tokens"]
+    usage = s.ask(MESSAGES, {k: body[k] for k in ("messages", "tools", "max_tokens")})[1]["usage"]
+    tally.check("count_tokens with tools", counted == usage["input_tokens"] + usage["cache_read_input_tokens"], f"{counted} {usage}")
     thinks = {"max_tokens": 200, "messages": [{"role": "user", "content": "Hello"}], "thinking": {"type": "enabled", "budget_tokens": 1024}, "chat_template_kwargs": {"think_first": True}}
     got = s.ask(MESSAGES, thinks)[1]
     tally.check("thinking", seen(got["content"]) == [("thinking", "so it is\n"), ("text", "\n\nIt is five.")], got)
@@ -348,6 +355,33 @@ def test_short_ids():
             tally.check("mistral", said(got) == (None, None, [("ping", {}), ("get_weather", {"city": "Rome"})]), got)
             ids += [c["id"] for c in got.get("tool_calls", [])]
         tally.check("nine letters", all(len(i) == 9 and i.isalnum() for i in ids) and len(set(ids)) == 6, ids)
+
+
+def test_harmony():
+    """gpt-oss's channels, whose template has levels of reasoning."""
+    template = "{# <|channel|>analysis<|message|> functions. reasoning_effort #}{{ tools }}{{ messages[-1].content }}"
+    text = '<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}'
+    plain = "<|channel|>final<|message|>It rains."
+    with tempfile.TemporaryDirectory() as folder, Server(make_model(folder, template, {"§one": text, "§plain": plain}, ["<|channel|>", "<|message|>"])) as s:
+        got = ask(s, "§one", reasoning_effort="low")[1]["choices"][0]
+        tally.check("harmony", said(got["message"]) == (None, "I need it.", [("get_weather", {"city": "Rome"})]) and got["finish_reason"] == "tool_calls", got)
+        got = s.ask(CHAT, chat("§plain"))[1]["choices"][0]["message"]
+        tally.check("harmony: final", said(got) == ("It rains.", None, []), got)
+
+
+def test_named(folder):
+    """mlx-lm's conversions may name the parser in tokenizer_config.json."""
+    text = "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Bern</arg_value></tool_call>"
+    model = make_model(Path(folder) / "named", "{# <tool_call> tool_call.name #}{{ tools }}{{ messages[-1].content }}", {"§one": text})
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    for name in ("glm47", "gpt5"):
+        (model / "tokenizer_config.json").write_text(json.dumps({**settings, "tool_parser_type": name}))
+        with Server(model) as s:
+            if name == "glm47":
+                got = ask(s, "§one")[1]["choices"][0]["message"]
+                tally.check("tool_parser_type", said(got)[2] == [("get_weather", {"city": "Bern"})], got)
+            else:
+                refused(s, CHAT, "tools", chat("x", tools=TOOLS), ["tool_parser_type", name])
 
 
 def test_openai_package(s):
@@ -426,7 +460,9 @@ def main():
                 test(s)
             tally.check("ends well", s.end() == 0, s.status)
         test_flags(model, TOOLS)
+        test_named(folder)
     test_short_ids()
+    test_harmony()
     test_real()
     return tally.close()
 

@@ -172,6 +172,31 @@ static const sample samples[] = {
      "R:\na|call f{\"s\": \"<tool_call|>\"}|"},
     {"pythonic", NULL, false, false, "<|tool_call_start|>[f(s='<|tool_call_end|>', l=[1, (2,)])]<|tool_call_end|>ok",
      "call f{\"s\": \"<|tool_call_end|>\", \"l\": [1, [2]]}|C:ok|"},
+    /* harmony */
+    {"harmony", "harmony", false, false,
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>a", "R:hm|C:a|"},
+    {"harmony", "harmony", false, false,
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>I "
+     "call.<|end|><|start|>assistant"
+     "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"n\": 1}<|call|>",
+     "R:hm|C:I call.|call f{\"n\": 1}|"},
+    {"harmony", "harmony", false, false, " to=functions.f<|channel|>commentary json<|message|>{\"n\": 1}",
+     "call f{\"n\": 1}|"},
+    {"harmony", "harmony", false, true, "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"n\"",
+     "C:<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"n\"|"},
+    {"harmony", "harmony", false, false,
+     "<|channel|>commentary to=browser<|message|>{}<|end|><|channel|>final<|message|>a",
+     "C:<|channel|>commentary to=browser<|message|>{}a|"},
+    {NULL, "harmony", false, false, "<|channel|>commentary to=functions.f<|message|>{}",
+     "C:<|channel|>commentary to=functions.f<|message|>{}|"},
+    {NULL, "harmony", false, false, "Bare words to=you, <|not a marker.", "C:Bare words to=you, <|not a marker.|"},
+    {NULL, "harmony", false, false, "Bare<|end|> words<|return|>", "C:Bare words|"},
+    {NULL, "harmony", false, false, "<|channel|>analysis<|end|><|start|>assistant<|channel|>final<|message|>a",
+     "C:<|channel|>analysis<|end|>a|"},
+    {NULL, "harmony", false, false, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b", "R:a|C:b|"},
+    {NULL, "harmony", false, true, "<|channel|>ana", "C:<|channel|>ana|"},
+    {NULL, "harmony", true, false, "hm<|end|><|start|>assistant<|channel|>final<|message|>a", "R:hm|C:a|"},
+    {"harmony", NULL, false, false, "<|channel|>analysis<|message|>hm<|end|>a", "C:hma|"},
 };
 
 static parts_options options_of(const sample *s)
