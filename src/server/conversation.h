@@ -36,6 +36,7 @@ typedef struct conversation_own {
   void *data;
   void (*free)(void *data); /* NULL: there is nothing to free */
   bool fills;               /* the answer may go on until the context is full */
+  const char *asked;        /* what the dialect calls the shared field `messages`; NULL: so */
 } conversation_own;
 
 struct conversation {

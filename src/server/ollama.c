@@ -414,12 +414,12 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
     return;
   }
   a->type = "application/x-ndjson";
-  conversation_answer(
-      s, q, to, (conversation_own){name, free_name, json_integer_value(json_object_get(options, "num_predict")) < 0},
-      chats          ? &chat_dialect
-      : is_raw(root) ? &raw_dialect
-                     : &generate_dialect,
-      a);
+  conversation_own own = {.data = name,
+                          .free = free_name,
+                          .fills = json_integer_value(json_object_get(options, "num_predict")) < 0,
+                          .asked = chats ? "messages" : "prompt"};
+  const dialect *d = chats ? &chat_dialect : is_raw(root) ? &raw_dialect : &generate_dialect;
+  conversation_answer(s, q, to, own, d, a);
 }
 
 static void answer(server *s, const srv_request *q, const srv_fields *f, srv_response *a)

@@ -508,7 +508,7 @@ void resp_create(server *s, const srv_request *q, srv_response *a)
   response *r = open_response(s, q->number, body, &fault);
   json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
-    conversation_answer(s, q, root, (conversation_own){.data = r, .free = free_response}, &is, a);
+    conversation_answer(s, q, root, (conversation_own){.data = r, .free = free_response, .asked = "input"}, &is, a);
     return;
   }
   oai_answer_fault(a, &fault);

@@ -75,8 +75,8 @@ static kept **find(resp_store *s, const char *id, size_t n)
 /* Old ones go until all fit; the newest stays, whatever it takes. */
 static void make_room(resp_store *s)
 {
-  while (s->n > 1 && (s->n > RESP_MOST || s->bytes > RESP_MOST_BYTES)) {
-    kept **at = &s->first;
+  while (s->first && s->first->next && (s->n > RESP_MOST || s->bytes > RESP_MOST_BYTES)) {
+    kept **at = &s->first->next;
     while ((*at)->next)
       at = &(*at)->next;
     free_kept(take(s, at));

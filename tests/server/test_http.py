@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from serving import EOS, GOLDEN, Server, chat, until  # noqa: E402
 from tally import Tally  # noqa: E402
-from terncli import tern  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
 
 tally = Tally()
 MODEL = GOLDEN / "llama-4bit" / "model"
@@ -110,15 +110,9 @@ class Elsewhere(Server):
     """A server that says otherwise where it listens: `said` is its line."""
 
     def __init__(self, *flags):
-        self.process = subprocess.Popen([tern_binary(), "serve", str(MODEL), *map(str, flags)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([BINARY, "serve", str(MODEL), *map(str, flags)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.said = self.process.stderr.readline()
         self.status = None
-
-
-def tern_binary():
-    from terncli import BINARY
-
-    return BINARY
 
 
 def ask_local(path, body):
@@ -211,6 +205,37 @@ def test_tls(folder):
         tally.check(f"TLS: {label}", done.status == status and "--tls-" in done.error_line, f"{done.status} {done.err}")
 
 
+def test_slow_readers():
+    """Who asks in any dialect and never reads holds up nobody, and costs no more than the answer."""
+    bias, n = {str(EOS): -1000}, 900
+    asked = {
+        CHAT: {**chat("Hello", max_tokens=n, logit_bias=bias), "stream": True},
+        "/v1/responses": {"input": "Hello", "max_output_tokens": n, "logit_bias": bias, "stream": True, "store": False},
+        "/v1/messages": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": n, "logit_bias": bias, "stream": True},
+        "/api/generate": {"prompt": "Hello", "options": {"num_predict": n, "temperature": 1, "seed": 3}},
+    }
+    with Server(MODEL) as s:
+        s.ask(CHAT, BODY)
+        before, socks = s.memory(), []
+        for _ in range(8):
+            for path, body in asked.items():
+                text = json.dumps(body).encode()
+                sock = socket.create_connection(("127.0.0.1", s.port), timeout=30)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(text)) + text)
+                socks.append(sock)
+        tally.check("beside slow readers", s.ask(CHAT, BODY)[0] == 200)
+        tally.check("their answers end", until(lambda: s.metric("requests_running") == 0 and s.metric("requests_waiting") == 0, 60))
+        grown = s.memory() - before
+        if b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes():
+            tally.skip("and cost little", "a sanitizer keeps what was freed")
+        else:
+            tally.check("and cost little", grown < 64 << 20, f"{grown} bytes more")
+        for sock in socks:
+            sock.close()
+        tally.check("ends well", s.end() == 0, s.status)
+
+
 # ---- the end, and the log
 
 
@@ -264,6 +289,7 @@ def main():
         test_unix_socket(folder)
         test_port_first()
         test_tls(folder)
+    test_slow_readers()
     test_drain()
     test_log()
     return tally.close()

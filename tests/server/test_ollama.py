@@ -180,6 +180,8 @@ def test_wrong(s):
     tally.check("404", status == 404 and "other" in got["error"] and "alias" in got["error"], got)
     status, got, _ = s.ask(CHAT, talk(options={"num_predict": 5000}))
     tally.check("too long", status == 400 and "positions" in got["error"], got)
+    status, got, _ = s.ask(GENERATE, tell(options={"num_predict": 5000}))
+    tally.check("too long a prompt", status == 400 and got["error"].startswith("prompt: "), got)
     for path in ("/api", "/api/nothing", "/api/pull", "/api/chat/x"):
         status, got, _ = s.ask(path, {}, method="POST")
         tally.check(f"404 {path}", status == 404 and set(got) == {"error"}, got)

@@ -177,7 +177,7 @@ def test_wrong(s):
     status, got, headers = s.ask(PATH + "/resp_x", {}, method="POST")
     tally.check("405", status == 405 and headers["Allow"] == "GET, DELETE", f"{status} {headers['Allow']}")
     status, got, _ = s.ask(PATH, body(max_output_tokens=5000))
-    tally.check("too long", status == 400 and got["error"]["code"] == "context_length_exceeded", got)
+    tally.check("too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "input" and got["error"]["message"].startswith("input: "), got)
 
 
 def test_package(s):
