@@ -89,7 +89,7 @@ typedef struct cli_args {
   /* the hub's cache */
   cli_strings include, exclude;
   /* measuring */
-  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
+  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths, bench_guesses;
   const char *text_file, *against, *golden;
   int sequence_length, num_samples, repeats;
   int gpu;

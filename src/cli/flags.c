@@ -158,6 +158,8 @@ const cli_flag cli_flags[] = {
            "decode counts; 0: none [128]"),
     NUMBER("-b|--batches", FLAG_INTS, bench_batches, V(BENCH), 1, 64, 0, "N[,N]", "batch sizes [1]"),
     NUMBER("-d|--depths", FLAG_INTS, bench_depths, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]", "context depths [0]"),
+    NUMBER("-g|--guesses", FLAG_INTS, bench_guesses, V(BENCH), 0, 32, 0, "N[,N]",
+           "guesses that each decode step verifies and takes back (speculation where none is right) [0]"),
     NUMBER("-r|--repeats", FLAG_INT, repeats, V(BENCH), 1, MOST_REPEATS, 3, "N", "repeats of each measurement"),
     FLAG("--text", FLAG_STRING, text_file, V(PPL), "FILE", "UTF-8 text to measure on"),
     CHOICE("--against", FLAG_WORD, against, V(PPL), "exact", "MODE",

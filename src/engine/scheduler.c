@@ -426,7 +426,9 @@ static tern_status guess(scheduler *s, tern_error *err)
       turns[n++] = (draft_turn){.drafter = s->running[i]->drafter,
                                 .reply = &s->running[i]->reply,
                                 .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
-  TRY(n ? draft_guess(turns, n, s->options.prompt_share, err) : TERN_OK);
+  /* A draft model reads as fast as the model does. */
+  int share = steps ? s->options.prompt_share : s->model->net->plan.max_tokens;
+  TRY(n ? draft_guess(turns, n, share, err) : TERN_OK);
   n = 0;
   for (int i = 0; i < s->n_running; i++) {
     sched_job *j = s->running[i];

@@ -658,6 +658,10 @@ def test_bench_and_ppl():
         tally.check("bench samples", all(len(s) == 2 and abs(sum(s) / 2 - mean) < 1e-3 * mean for mean, s in means), means)
     expect("bench of more than memory", 1, "bench", MODEL, "-b", "64", "-d", "1000,50000000", err="50000[0-9]+ positions need [0-9]+ MB")
     expect("bench", 0, "bench", MODEL, "-p", "4", "-n", "3", "-r", "1", out=r"\|")
+    said = document("bench -g", "bench", MODEL, "-p", "0", "-n", "5", "-g", "0,3,32", "-b", "1,2", "-r", "1", "--json")
+    got = said and [(r["batch"], r["guesses"]) for r in said["rows"]]
+    tally.check("bench -g: rows", got == [(1, 0), (1, 3), (1, 32), (2, 0)], got)
+    expect("bench -g as a table", 0, "bench", MODEL, "-p", "0", "-n", "5", "-g", "3", "-r", "1", out=r"guesses \|[^|]*tok/s")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
         file.write_text("the sand and rest of the land " * 40)

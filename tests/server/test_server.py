@@ -313,6 +313,8 @@ def test_speculation():
     """Guessing ahead, by lookup and by a model: the same answers, alone and at once; usage and metrics count the guesses."""
     model, other = GOLDEN / "gemma3-bf16" / "model", GOLDEN / "qwen3-f16" / "model"
     bodies = [chat(p, max_tokens=30, temperature=0.3 * (i % 3), seed=i) for i, p in enumerate(PROMPTS)]
+    bodies[1] |= {"logprobs": True, "top_logprobs": 3}
+    bodies[4] |= {"stop": ["e", "zz"], "frequency_penalty": 0.5, "logit_bias": {"7": 3}, "n": 2}
     with Server(model) as plain:
         want = at_once([lambda b=b: plain.ask(CHAT, b)[1]["choices"] for b in bodies])
         usage = plain.ask(CHAT, bodies[0])[1]["usage"]

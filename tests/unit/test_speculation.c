@@ -96,7 +96,7 @@ static void step_with_guesses(session *s, const int32_t *ids, int n, int right, 
     assert_int_equal(r->n, before + good + bad);
     r->n = before + good;
     done += good;
-    expect_ok(session_rewind(s, (size_t)(n + done), &err), &err);
+    expect_ok(session_rewind(s, (size_t)n + (size_t)done, &err), &err);
     assert_int_equal(session_length(s), n + done);
   }
 }
@@ -137,7 +137,7 @@ static void steps_together_are_single_steps(void **state)
   static const tern_numerics numerics[] = {TERN_EXACT, TERN_NATIVE, TERN_FAST};
   for (int c = 0; c < N_CHECKPOINTS; c++)
     for (int k = 0; k < 3; k++)
-      for (int i = 0; i < 5; i++)
+      for (int i = 0; i < 5; i += 1 + 2 * (numerics[k] == TERN_NATIVE)) /* the slow lane */
         expect_guesses_change_no_bit(checkpoints[c], (tern_model_options){.numerics = numerics[k], .threads = 1},
                                      prompts[i]);
 }
