@@ -144,6 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.with_body = with_body
         with self.hub.lock:
             self.hub.seen.append(Seen(self.port_name, self.path, {k.lower(): v for k, v in self.headers.items()}))
+        if self.path.startswith("http://"):  # asked as a proxy
+            origin = "/".join(self.path.split("/")[:3])
+            self.path = self.path[len(origin):]
+            self.port_name = "content" if origin == self.hub.content_url else "hub"
         path, _, query = self.path.partition("?")
         parts = [urllib.parse.unquote(p) for p in path.strip("/").split("/")]
         query = dict(urllib.parse.parse_qsl(query))

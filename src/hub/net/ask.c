@@ -23,8 +23,7 @@ bool ask_wait(const http_settings *s, const hub_watch *watch, int tried, const h
   if (told)
     seconds = reply->retry_after > 0.1 ? reply->retry_after : 0.1;
   if (tried + 1 >= ASK_TRIES) {
-    err_set(err, TERN_E_IO, "%s: %s (%d tries; what has come is kept, and the next pull goes on from there)", what, why,
-            ASK_TRIES);
+    err_set(err, TERN_E_IO, "%s: %s (tried %d times)", what, why, ASK_TRIES);
     return false;
   }
   if (seconds > LONGEST_WAIT) {

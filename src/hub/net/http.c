@@ -202,7 +202,7 @@ static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, cur
 {
   const hop *p = user;
   (void)a, (void)b, (void)c, (void)d;
-  return p->h->settings->cancel && *p->h->settings->cancel;
+  return http_is_cancelled(p->h->settings);
 }
 
 /* ---- one request ---- */
@@ -275,7 +275,7 @@ static http_outcome perform(http *h, const char *url, hop *p)
     return HTTP_ANSWERED;
   if (p->refused)
     return HTTP_FAILED;
-  if (h->settings->cancel && *h->settings->cancel)
+  if (http_is_cancelled(h->settings))
     return err_set(p->err, TERN_E_CANCELLED, "cancelled"), HTTP_CANCELLED;
   if (code == CURLE_OPERATION_TIMEDOUT && p->reply->status)
     snprintf(h->problem, sizeof h->problem, "nothing came for %d s", h->settings->stall_seconds);
@@ -332,12 +332,16 @@ http_outcome http_get(http *h, const http_request *request, http_reply *reply, t
   return HTTP_FAILED;
 }
 
+bool http_is_cancelled(const http_settings *s)
+{
+  return s->cancelled && s->cancelled(s->user);
+}
+
 bool http_sleep(const http_settings *s, double seconds)
 {
-  for (double slept = 0; slept < seconds; slept += 0.05) {
-    if (s->cancel && *s->cancel)
-      return false;
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-  }
-  return !s->cancel || !*s->cancel;
+  enum { STEPS_A_SECOND = 20 };
+  int64_t steps = (int64_t)(seconds * STEPS_A_SECOND + 0.5);
+  for (; steps > 0 && !http_is_cancelled(s); steps--)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000000 / STEPS_A_SECOND}, NULL);
+  return !http_is_cancelled(s);
 }
