@@ -40,6 +40,7 @@ class Fault:
     times: int = -1
     status: int = 0  # this instead of an answer
     retry_after: str = ""
+    rate_limit: str = ""
     code: str = ""  # X-Error-Code
     body: bytes = b""
     truncate: int = -1  # so many bytes of the body, then a tidy end of the connection
@@ -301,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
         f = fault if fault and self.with_body and self.use(fault) else Fault()
         if f.status:
             headers = [("Retry-After", f.retry_after)] * bool(f.retry_after) + [("X-Error-Code", f.code)] * bool(f.code)
+            headers += [("RateLimit", f.rate_limit)] * bool(f.rate_limit)
             return self.say(f.status, f.body, headers)
         if f.flip:
             data = bytes([data[0] ^ 1]) + data[1:]

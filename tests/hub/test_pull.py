@@ -295,6 +295,7 @@ def test_faults(hub):
         "status 500 and a page": Fault(times=1, status=500, body=b"<html>" * 1000),
         "status 429 with Retry-After": Fault(times=1, status=429, retry_after="1"),
         "status 429 with a date": Fault(times=1, status=429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+        "status 429 with RateLimit": Fault(times=1, status=429, rate_limit='"resolvers";r=0;t=2'),
         "a host without ranges": Fault(no_ranges=True),
         "a host without ranges that resets": Fault(times=6, no_ranges=True, reset_after=9000000),
         "a host that loses ranges later": Fault(times=2, reset_after=0),
@@ -306,6 +307,8 @@ def test_faults(hub):
             start = time.monotonic()
             done = home.pull("org/faulty", timeout=100)
             tally.check(label, done.status == 0 and not home.whole(repo), lambda: f"{done.err}{home.whole(repo)}")
+            if fault.rate_limit:
+                tally.check("RateLimit is kept", "again in 2.0 s" in done.err, done.err)
             if fault.retry_after == "1":
                 tally.check("Retry-After is kept", time.monotonic() - start >= 1)
     for n in range(3):

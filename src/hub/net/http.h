@@ -39,6 +39,7 @@ typedef struct http_reply {
   char range[96];                          /* Content-Range */
   int64_t length;                          /* Content-Length; -1: not said */
   double retry_after;                      /* seconds; -1: not said */
+  double limit_seconds;                    /* until requests are left again, by RateLimit; -1: some are, or not said */
   char *url;                               /* where it was in the end (mem_free); NULL: nothing answered */
 } http_reply;
 
