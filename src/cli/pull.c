@@ -53,6 +53,12 @@ static void show_progress(void *user, uint64_t done, uint64_t of_bytes)
   say_progress(line, (double)done, (double)of_bytes);
 }
 
+static bool is_interrupted(void *user)
+{
+  (void)user;
+  return sig_caught() != 0;
+}
+
 static void show_note(void *user, const char *line)
 {
   (void)user;
@@ -175,7 +181,8 @@ static tern_status pull_or_find(const cli_args *a, const cli_env *env, const cli
   if (hub->offline)
     return find_here(env->hub_cache, repo, told, path, err);
   http_settings settings = {
-      .endpoint = hub->endpoint, .token = hub->token, .stall_seconds = hub->stall_seconds, .cancel = sig_hold()};
+      .endpoint = hub->endpoint, .token = hub->token, .stall_seconds = hub->stall_seconds, .cancelled = is_interrupted};
+  sig_hold();
   tern_status status = pull(a, &settings, env->hub_cache, repo, told, path, err);
   sig_release();
   return status;

@@ -80,7 +80,7 @@ static bool ends_with(const char *text, const char *end)
 
 static tern_status read_blobs(const cache_repo *r, registry *g, tern_error *err)
 {
-  names found;
+  names found = {0};
   char *folder = path_join(r->dir, "blobs");
   tern_status status = folder ? list_folder(folder, &found, err) : err_nomem(err, "path");
   if (status != TERN_OK) {
@@ -149,7 +149,7 @@ static tern_status note_link(const char *path, const registry *g, registry_revis
 static tern_status walk(const char *dir, int depth, const registry *g, registry_revision *v, size_t *capacity,
                         tern_error *err)
 {
-  names found;
+  names found = {0};
   if (depth > MOST_DEPTH)
     return err_set(err, TERN_E_LIMIT, "%s: more than %d folders deep", dir, MOST_DEPTH);
   TRY(list_folder(dir, &found, err));
@@ -191,7 +191,7 @@ static void count_uses(registry *g, registry_revision *v)
 
 static tern_status read_revisions(const cache_repo *r, registry *g, tern_error *err)
 {
-  names found;
+  names found = {0};
   char *folder = path_join(r->dir, "snapshots");
   tern_status status = folder ? list_folder(folder, &found, err) : err_nomem(err, "path");
   if (status != TERN_OK) {
@@ -240,7 +240,7 @@ static tern_status note_ref(const cache_repo *r, const char *name, registry *g, 
 /* refs/ holds files, in folders where a ref's name has slashes. `prefix` ends in a slash or is empty. */
 static tern_status read_refs(const cache_repo *r, const char *prefix, int depth, registry *g, tern_error *err)
 {
-  names found;
+  names found = {0};
   buf folder = {0};
   if (depth > MOST_DEPTH)
     return err_set(err, TERN_E_LIMIT, "%s/refs: more than %d folders deep", r->dir, MOST_DEPTH);
@@ -274,7 +274,7 @@ static tern_status read_refs(const cache_repo *r, const char *prefix, int depth,
 static tern_status read_litter(const cache_repo *r, registry *g, tern_error *err)
 {
   static const char *const ours[] = {".snapshot-", ".ref-", ".removed-"};
-  names found;
+  names found = {0};
   TRY(list_folder(r->dir, &found, err));
   g->litter = mem_array(found.n + 1, sizeof *g->litter);
   tern_status status = g->litter ? TERN_OK : err_nomem(err, "names");

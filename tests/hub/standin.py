@@ -40,6 +40,7 @@ class Fault:
     times: int = -1
     status: int = 0  # this instead of an answer
     retry_after: str = ""
+    rate_limit: str = ""
     code: str = ""  # X-Error-Code
     body: bytes = b""
     truncate: int = -1  # so many bytes of the body, then a tidy end of the connection
@@ -144,6 +145,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.with_body = with_body
         with self.hub.lock:
             self.hub.seen.append(Seen(self.port_name, self.path, {k.lower(): v for k, v in self.headers.items()}))
+        if self.path.startswith("http://"):  # asked as a proxy
+            origin = "/".join(self.path.split("/")[:3])
+            self.path = self.path[len(origin):]
+            self.port_name = "content" if origin == self.hub.content_url else "hub"
         path, _, query = self.path.partition("?")
         parts = [urllib.parse.unquote(p) for p in path.strip("/").split("/")]
         query = dict(urllib.parse.parse_qsl(query))
@@ -297,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
         f = fault if fault and self.with_body and self.use(fault) else Fault()
         if f.status:
             headers = [("Retry-After", f.retry_after)] * bool(f.retry_after) + [("X-Error-Code", f.code)] * bool(f.code)
+            headers += [("RateLimit", f.rate_limit)] * bool(f.rate_limit)
             return self.say(f.status, f.body, headers)
         if f.flip:
             data = bytes([data[0] ^ 1]) + data[1:]

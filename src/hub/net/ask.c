@@ -19,12 +19,14 @@ bool ask_wait(const http_settings *s, const hub_watch *watch, int tried, const h
 {
   char line[600];
   double seconds = 0.5 * (1 << (tried < 5 ? tried : 5));
-  bool told = reply && reply->retry_after >= 0;
-  if (told)
-    seconds = reply->retry_after > 0.1 ? reply->retry_after : 0.1;
+  double asked = !reply                    ? -1
+                 : reply->retry_after >= 0 ? reply->retry_after
+                 : reply->status == 429    ? reply->limit_seconds
+                                           : -1;
+  if (asked >= 0)
+    seconds = asked > 0.1 ? asked : 0.1;
   if (tried + 1 >= ASK_TRIES) {
-    err_set(err, TERN_E_IO, "%s: %s (%d tries; what has come is kept, and the next pull goes on from there)", what, why,
-            ASK_TRIES);
+    err_set(err, TERN_E_IO, "%s: %s (tried %d times)", what, why, ASK_TRIES);
     return false;
   }
   if (seconds > LONGEST_WAIT) {

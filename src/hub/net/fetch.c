@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,7 +47,9 @@ typedef struct job {
 } job;
 
 typedef struct fetch {
-  const http_settings *settings;
+  const http_settings *caller; /* its cancellation is its thread's to look at */
+  http_settings settings;      /* the workers': the caller's, with `stop` */
+  atomic_bool stop;
   const cache_repo *repo;
   const hub_plan *plan;
   job *jobs; /* [n] */
@@ -75,9 +78,14 @@ typedef struct worker {
   hub_watch notes;
 } worker;
 
-static bool is_cancelled(const fetch *f)
+static bool is_stopped(void *user)
 {
-  return f->settings->cancel && *f->settings->cancel;
+  return atomic_load(&((fetch *)user)->stop);
+}
+
+static bool is_cancelled(fetch *f)
+{
+  return atomic_load(&f->stop);
 }
 
 /* The first failure counts; all stop. */
@@ -201,13 +209,13 @@ static tern_status finish(job *j, bool *again, tern_error *err)
   return TERN_OK;
 }
 
-/* With the lock: what is there already. Done where another process was quicker. */
-static tern_status open_locked(fetch *f, job *j, char *room, tern_error *err)
+/* With the lock: what is there already. *done: all of it, since another process was quicker. */
+static tern_status open_locked(fetch *f, job *j, char *room, bool *done, tern_error *err)
 {
   if (cache_has_blob(f->repo, j->file)) {
     add_bytes(f, (int64_t)j->file->size);
     j->written = j->taken = j->file->size;
-    j->state = JOB_DONE; /* told under the mutex by the caller */
+    *done = true;
     return TERN_OK;
   }
   j->fd = open(j->incomplete, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
@@ -218,10 +226,9 @@ static tern_status open_locked(fetch *f, job *j, char *room, tern_error *err)
     return TERN_OK;
   bool again;
   TRY(finish(j, &again, err));
-  if (!again) {
-    j->state = JOB_DONE;
+  *done = !again;
+  if (!again)
     return TERN_OK;
-  }
   j->written = j->taken = 0;
   add_bytes(f, -(int64_t)j->file->size);
   return TERN_OK;
@@ -233,10 +240,11 @@ static void open_job(worker *w, job *j)
   fetch *f = w->f;
   tern_error err = {0};
   tern_status status = cache_lock(f->repo, j->file->etag, &j->lock, &err);
-  bool ours = j->lock >= 0;
+  bool ours = j->lock >= 0, done = false;
   if (status == TERN_OK && ours)
-    status = open_locked(f, j, w->room, &err);
-  bool done = j->state == JOB_DONE;
+    status = open_locked(f, j, w->room, &done, &err);
+  if (status != TERN_OK)
+    fail(f, &err); /* before anyone can take a piece of it */
   if (done)
     close_job(j);
   pthread_mutex_lock(&f->mutex);
@@ -248,8 +256,6 @@ static void open_job(worker *w, job *j)
   pthread_mutex_unlock(&f->mutex);
   if (tell)
     leave_note(f, "another process is downloading a part of this: waiting for it");
-  if (status != TERN_OK)
-    fail(f, &err);
 }
 
 /* ---- pieces ---- */
@@ -434,7 +440,7 @@ static char *address(worker *w, const job *j, bool *direct)
   char *url = j->from ? mem_strdup(j->from) : NULL;
   pthread_mutex_unlock(&w->f->mutex);
   *direct = url != NULL;
-  return url ? url : ask_file_url(w->f->settings, w->f->plan, j->file->path);
+  return url ? url : ask_file_url(&w->f->settings, w->f->plan, j->file->path);
 }
 
 static void remember_address(worker *w, job *j, const char *url)
@@ -463,14 +469,14 @@ static tern_status try_piece(worker *w, sink *s, http_reply *reply, bool *again,
   mem_free(url);
   bool good = outcome == HTTP_ANSWERED && (reply->status == 200 || reply->status == 206);
   if (good) {
-    remember_address(w, p->job, http_same_origin(reply->url, w->f->settings->endpoint) ? NULL : reply->url);
+    remember_address(w, p->job, http_same_origin(reply->url, w->f->settings.endpoint) ? NULL : reply->url);
     if (s->no_ranges || s->got == p->size)
       return TERN_OK;
     *again = true;
     return err_set(err, TERN_E_IO, "%s: the answer ended early", p->job->file->path);
   }
   if (outcome == HTTP_ANSWERED) {
-    ask_refusal(w->f->settings, &w->f->plan->repo, p->job->file->path, reply, err);
+    ask_refusal(&w->f->settings, &w->f->plan->repo, p->job->file->path, reply, err);
     *again = ask_again(reply->status) || known; /* a signed address runs out: the hub has a new one */
   }
   *again |= outcome == HTTP_BROKEN;
@@ -498,7 +504,7 @@ static tern_status fetch_piece(worker *w, piece *p, bool *no_ranges, tern_error 
     }
     bool waited =
         again && all < MOST_TRIES_OF_PIECE &&
-        ask_wait(w->f->settings, &w->notes, tried, reply.status ? &reply : NULL, p->job->file->path, why.text, err);
+        ask_wait(&w->f->settings, &w->notes, tried, reply.status ? &reply : NULL, p->job->file->path, why.text, err);
     http_reply_clear(&reply);
     if (!again || all == MOST_TRIES_OF_PIECE)
       return err_set(err, why.status, "%s", why.text);
@@ -560,7 +566,7 @@ static void *run_worker(void *user)
   worker w = {.f = f, .room = mem_alloc(PIECE), .notes = {.note = leave_note, .user = f}};
   tern_error err = {0};
   piece p;
-  tern_status status = w.room ? http_open(f->settings, &w.h, &err) : err_nomem(&err, "download");
+  tern_status status = w.room ? http_open(&f->settings, &w.h, &err) : err_nomem(&err, "download");
   if (status != TERN_OK)
     fail(f, &err);
   while (status == TERN_OK && take_piece(&w, &p))
@@ -587,6 +593,8 @@ static void report(fetch *f, const hub_watch *watch)
     memcpy(note, f->note, sizeof note);
     f->note[0] = 0;
     pthread_mutex_unlock(&f->mutex);
+    if (http_is_cancelled(f->caller))
+      atomic_store(&f->stop, true);
     if (*note && watch->note)
       watch->note(watch->user, note);
     if (watch->progress)
@@ -650,7 +658,9 @@ static tern_status run_workers(fetch *f, const hub_watch *watch, tern_error *err
 tern_status fetch_blobs(const http_settings *s, const cache_repo *r, const hub_plan *p, const hub_watch *watch,
                         tern_error *err)
 {
-  fetch f = {.settings = s, .repo = r, .plan = p};
+  fetch f = {.caller = s, .settings = *s, .repo = r, .plan = p};
+  f.settings.cancelled = is_stopped;
+  f.settings.user = &f;
   pthread_mutex_init(&f.mutex, NULL);
   pthread_cond_init(&f.changed, NULL);
   tern_status status = start_jobs(&f, err);

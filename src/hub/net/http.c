@@ -158,6 +158,13 @@ static double read_retry_after(const char *text)
   return at < 0 ? -1 : at > now ? difftime(at, now) : 0;
 }
 
+/* The hub's own way to say it: "\"api\";r=0;t=55", requests and seconds that are left of a window. */
+static double read_rate_limit(const char *text)
+{
+  const char *left = strstr(text, ";r=0;"), *seconds = left ? strstr(left, ";t=") : NULL;
+  return seconds && seconds[3] >= '0' && seconds[3] <= '9' ? atof(seconds + 3) : -1;
+}
+
 static size_t on_header(char *line, size_t one, size_t n, void *user)
 {
   hop *p = user;
@@ -167,7 +174,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *user)
   if (n > 5 && !strncasecmp(line, "HTTP/", 5)) { /* a head begins: of what came before (100 Continue) nothing stays */
     r->error_code[0] = r->error_message[0] = r->link[0] = r->range[0] = 0;
     r->length = -1;
-    r->retry_after = -1;
+    r->retry_after = r->limit_seconds = -1;
   }
   if (take_header(line, n, "X-Error-Code", r->error_code, sizeof r->error_code) ||
       take_header(line, n, "X-Error-Message", r->error_message, sizeof r->error_message) ||
@@ -176,6 +183,8 @@ static size_t on_header(char *line, size_t one, size_t n, void *user)
     return n;
   if (take_header(line, n, "Retry-After", value, sizeof value))
     r->retry_after = read_retry_after(value);
+  else if (take_header(line, n, "RateLimit", value, sizeof value))
+    r->limit_seconds = read_rate_limit(value);
   else if (take_header(line, n, "Content-Length", value, sizeof value) && *value &&
            strspn(value, "0123456789") == strlen(value) && strlen(value) < 19)
     r->length = atoll(value);
@@ -202,7 +211,7 @@ static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, cur
 {
   const hop *p = user;
   (void)a, (void)b, (void)c, (void)d;
-  return p->h->settings->cancel && *p->h->settings->cancel;
+  return http_is_cancelled(p->h->settings);
 }
 
 /* ---- one request ---- */
@@ -275,7 +284,7 @@ static http_outcome perform(http *h, const char *url, hop *p)
     return HTTP_ANSWERED;
   if (p->refused)
     return HTTP_FAILED;
-  if (h->settings->cancel && *h->settings->cancel)
+  if (http_is_cancelled(h->settings))
     return err_set(p->err, TERN_E_CANCELLED, "cancelled"), HTTP_CANCELLED;
   if (code == CURLE_OPERATION_TIMEDOUT && p->reply->status)
     snprintf(h->problem, sizeof h->problem, "nothing came for %d s", h->settings->stall_seconds);
@@ -309,7 +318,7 @@ static http_outcome read_redirect(http *h, const char *from, long status, char *
 http_outcome http_get(http *h, const http_request *request, http_reply *reply, tern_error *err)
 {
   char host[256];
-  *reply = (http_reply){.length = -1, .retry_after = -1};
+  *reply = (http_reply){.length = -1, .retry_after = -1, .limit_seconds = -1};
   reply->url = mem_strdup(request->url);
   for (int hops = 0; reply->url; hops++) {
     hop p = {.h = h, .request = request, .reply = reply, .err = err};
@@ -332,12 +341,16 @@ http_outcome http_get(http *h, const http_request *request, http_reply *reply, t
   return HTTP_FAILED;
 }
 
+bool http_is_cancelled(const http_settings *s)
+{
+  return s->cancelled && s->cancelled(s->user);
+}
+
 bool http_sleep(const http_settings *s, double seconds)
 {
-  for (double slept = 0; slept < seconds; slept += 0.05) {
-    if (s->cancel && *s->cancel)
-      return false;
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-  }
-  return !s->cancel || !*s->cancel;
+  enum { STEPS_A_SECOND = 20 };
+  int64_t steps = (int64_t)(seconds * STEPS_A_SECOND + 0.5);
+  for (; steps > 0 && !http_is_cancelled(s); steps--)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000000 / STEPS_A_SECOND}, NULL);
+  return !http_is_cancelled(s);
 }

@@ -10,8 +10,6 @@
 #ifndef TERN_HUB_NET_HTTP_H
 #define TERN_HUB_NET_HTTP_H
 
-#include <signal.h>
-
 #include "base/status.h"
 
 typedef struct http http;
@@ -24,10 +22,11 @@ typedef enum http_outcome {
 } http_outcome;
 
 typedef struct http_settings {
-  const char *endpoint;                /* "https://huggingface.co", without a slash at its end */
-  const char *token;                   /* NULL: none */
-  int stall_seconds;                   /* without a byte for so long the connection counts as broken */
-  const volatile sig_atomic_t *cancel; /* NULL: nothing cancels */
+  const char *endpoint;          /* "https://huggingface.co", without a slash at its end */
+  const char *token;             /* NULL: none */
+  int stall_seconds;             /* without a byte for so long the connection counts as broken */
+  bool (*cancelled)(void *user); /* asked ten times a second, by the thread that waits; NULL: nothing cancels */
+  void *user;
 } http_settings;
 
 enum { HTTP_HEADER_ROOM = 2048 };
@@ -40,6 +39,7 @@ typedef struct http_reply {
   char range[96];                          /* Content-Range */
   int64_t length;                          /* Content-Length; -1: not said */
   double retry_after;                      /* seconds; -1: not said */
+  double limit_seconds;                    /* until requests are left again, by RateLimit; -1: some are, or not said */
   char *url;                               /* where it was in the end (mem_free); NULL: nothing answered */
 } http_reply;
 
@@ -68,6 +68,7 @@ void http_reply_clear(http_reply *reply);
 char *http_escape(const char *text, bool keep_slashes);
 /* Whether both are of one scheme, host and port. */
 bool http_same_origin(const char *a, const char *b);
+bool http_is_cancelled(const http_settings *s);
 /* Sleeps; false: cancelled meanwhile. */
 bool http_sleep(const http_settings *s, double seconds);
 
