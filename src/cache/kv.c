@@ -176,12 +176,26 @@ static size_t lane_need(const lane *l, form f, int64_t positions, int piece)
   return positions > start ? need_of(l, positions, piece) : 0;
 }
 
+size_t kv_store_slot_estimate(const kv_store *store, int slot, int64_t positions, int piece)
+{
+  const lane *l = &store->lanes[slot];
+  size_t bytes = 0;
+  for (form f = PLAIN; f < FORMS; f++)
+    bytes += lane_need(l, f, positions, piece) * l->shelves[f].block_bytes;
+  return bytes;
+}
+
+size_t kv_store_slot_token_bytes(const kv_store *store, int slot)
+{
+  const lane *l = &store->lanes[slot];
+  return l->shelves[l->slot.quant.bits ? QUANTISED : PLAIN].block_bytes / KV_BLOCK;
+}
+
 size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece)
 {
   size_t bytes = 0;
   for (int i = 0; i < store->n_lanes; i++)
-    for (form f = PLAIN; f < FORMS; f++)
-      bytes += lane_need(&store->lanes[i], f, positions, piece) * store->lanes[i].shelves[f].block_bytes;
+    bytes += kv_store_slot_estimate(store, i, positions, piece);
   return bytes;
 }
 
@@ -189,8 +203,8 @@ size_t kv_store_token_bytes(const kv_store *store)
 {
   size_t bytes = 0;
   for (int i = 0; i < store->n_lanes; i++)
-    bytes += store->lanes[i].shelves[store->lanes[i].slot.quant.bits ? QUANTISED : PLAIN].block_bytes;
-  return bytes / KV_BLOCK;
+    bytes += kv_store_slot_token_bytes(store, i);
+  return bytes;
 }
 
 static tern_status add_block(kv_store *store, shelf *s, void *data, slab *from, tern_error *err)

@@ -53,6 +53,9 @@ size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece);
 
 /* Bytes that one more position takes in a sequence past every start. */
 size_t kv_store_token_bytes(const kv_store *store);
+/* The same two of one slot. */
+size_t kv_store_slot_estimate(const kv_store *store, int slot, int64_t positions, int piece);
+size_t kv_store_slot_token_bytes(const kv_store *store, int slot);
 
 tern_status kv_seq_open(kv_store *store, kv_seq **out, tern_error *err);
 void kv_seq_close(kv_seq *seq); /* NULL is fine */

@@ -9,9 +9,11 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "engine/draft.h"
+#include "engine/fit.h"
 #include "engine/prompt.h"
 #include "format/json_util.h"
 
@@ -211,6 +213,7 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", out->open_ms, out->model->info.profile,
            out->model->info.numerics, out->model->info.backend, out->model->info.threads,
            out->model->info.prepared ? "prepared" : "as mapped");
+  TRY(path_place(dir, fit_check(out->model->net, a->context, err), err));
   TRY(open_draft(out, &options, err));
   TRY(open_template(out, err));
   return read_sampling(out, err);

@@ -15,9 +15,16 @@ enum {
   LOADS = SAMPLES | V(LOGITS) | V(BENCH) | V(PPL) | V(PARITY), /* verbs that run a network */
   /* The common flags are taken by every verb that names a model, also where they have nothing to decide. */
   MODELS = LOADS | V(TOKENIZE) | V(DETOKENIZE) | V(RENDER) | V(INSPECT) | V(PREPARE),
-  JSONS =
-      V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(PREPARE) | V(TOKENIZE),
+  JSONS = V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(PREPARE) |
+          V(TOKENIZE) | V(PULL) | V(RM) | V(GC),
 };
+
+/* What may download. */
+#ifdef TERN_HUB
+enum { PULLS = SAMPLES | V(PULL) };
+#else
+enum { PULLS = 0 };
+#endif
 
 /* What a table cell cannot hold: the largest counts that are taken at face value. */
 enum { MOST_THREADS = 1024, MOST_TOKENS = 1 << 30, MOST_IDS = INT_MAX, MOST_REPEATS = 1000000 };
@@ -89,7 +96,21 @@ const cli_flag cli_flags[] = {
     /* serving */
     FLAG("--host", FLAG_STRING, host, V(SERVE), "ADDRESS", "where to listen; 127.0.0.1 where absent"),
     NUMBER("--port", FLAG_INT, port, V(SERVE), 0, 65535, 8080, "N", "0: any that is free"),
+    FLAG("--unix-socket", FLAG_STRING, unix_socket, V(SERVE), "PATH", "listens there instead of host and port"),
+    FLAG("--tls-cert", FLAG_STRING, tls_cert, V(SERVE), "FILE", "a certificate (chain) in PEM: HTTPS; with --tls-key"),
+    FLAG("--tls-key", FLAG_STRING, tls_key, V(SERVE), "FILE", "its private key in PEM"),
+    FLAG("--api-key", FLAG_STRINGS, api_keys, V(SERVE), "KEY",
+         "requests need it, or another one of these; repeatable. Programs of this machine see it: better a file"),
+    FLAG("--api-key-file", FLAG_STRING, api_key_file, V(SERVE), "FILE", "the same from a file, a key a line"),
+    FLAG("--cors", FLAG_STRINGS, origins, V(SERVE), "ORIGIN",
+         "pages from there may ask, as https://HOST; *: all pages; repeatable"),
+    NUMBER("--drain", FLAG_INT, drain, V(SERVE), 0, 3600, 30, "N",
+           "seconds that running answers have to end in when the server is told to"),
     FLAG("--alias", FLAG_STRINGS, aliases, V(SERVE), "NAME", "a name that requests may call the model; repeatable"),
+    FLAG("--tool-parser", FLAG_STRING, tool_parser, V(SERVE), "NAME",
+         "how the model writes tool calls, where its chat template does not show it (docs/server.md)"),
+    FLAG("--reasoning-parser", FLAG_STRING, reasoning_parser, V(SERVE), "NAME|none",
+         "what its reasoning stands between; none: reasoning is content"),
     NUMBER("--decode-concurrency", FLAG_INT, rows, V(SERVE), 1, 64, 32, "N", "answers that run together"),
     NUMBER("--prompt-cache-size", FLAG_INT, prefixes, V(SERVE), 0, 1000, 10, "N",
            "conversations whose state is kept for their next turn; changes no bit; 0: none"),
@@ -124,6 +145,12 @@ const cli_flag cli_flags[] = {
          "{\"messages\", \"tools\", \"add_generation_prompt\", \"kwargs\", \"now\"}; - reads stdin"),
     FLAG("--template", FLAG_STRING, template_file, V(RENDER), "FILE", "a Jinja template instead of the model's"),
     FLAG("--ids", FLAG_BOOL, as_ids, V(RENDER), NULL, "the token ids of the prompt instead of its text"),
+    /* the hub's cache */
+    FLAG("--include", FLAG_STRINGS, include, V(PULL), "GLOB",
+         "files to bring, instead of what the engine reads; * goes over /; repeatable"),
+    FLAG("--exclude", FLAG_STRINGS, exclude, V(PULL), "GLOB", "files to leave out; repeatable"),
+    FLAG("--yes", FLAG_BOOL, yes, PULLS | V(RM) | V(GC), NULL,
+         "asks nothing; a MODEL of the hub that is not here is pulled"),
     /* measuring */
     NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
            "prompt sizes; 0: none [512]"),
@@ -171,6 +198,7 @@ const cli_flag cli_flags[] = {
     FLAG("--mlock", FLAG_BOOL, mlock, MODELS, NULL, "locks the weights in memory"),
     /* output */
     FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),
+    FLAG("--ids", FLAG_BOOL, bare_ids, V(LS), NULL, "only the ids that name models, one a line"),
     FLAG("--json", FLAG_BOOL, json, JSONS, NULL, "one JSON document"),
     FLAG("--man", FLAG_BOOL, man, V(HELP), NULL, "the same as a man page"),
     FLAG("--verbose|-v", FLAG_TRUTH, verbose, ANY, NULL, "tells more on stderr"),

@@ -45,6 +45,7 @@ struct scheduler {
   int n_running;
   size_t set_aside; /* of running jobs */
   bool retry;       /* room may be there for the first of `waiting` */
+  int32_t *numbers; /* 0, 1, 2, …: which tokens of a piece are wanted */
 };
 
 /* ---- lists ---- */
@@ -128,7 +129,7 @@ static void keep_prefix(scheduler *s, const sched_job *j)
 {
   if (j->drafter && s->draft_prefixes)
     drafter_keep(j->drafter, s->draft_prefixes);
-  if (!j->state || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
+  if (!j->state || j->on_hidden || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
     return;
   prefix_of of = {.state = j->state,
                   .snapshot = j->snapshot,
@@ -215,7 +216,7 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
   model *net = s->model->net;
   TRY(kv_seq_open(net->store, &j->state, &j->err));
   for (;;) {
-    j->cached = prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
+    j->cached = j->on_hidden ? 0 : prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
     tern_status status = model_reserve(net, j->state, j->cached, j->limit, &j->err);
     if (status == TERN_OK || !forget_one(s))
       return status;
@@ -225,7 +226,7 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
 
 static tern_status reserve_drafter(scheduler *s, sched_job *j)
 {
-  if (!draft_asked(&s->options.draft))
+  if (!draft_asked(&s->options.draft) || j->on_hidden)
     return TERN_OK;
   TRY(drafter_open(&s->options.draft, s->model, &j->drafter, &j->err));
   return drafter_begin(j->drafter, &j->options, j->ids, j->n, j->limit, s->draft_prefixes, &j->err);
@@ -252,7 +253,8 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
     return TERN_OK;
   }
   TRY(status);
-  TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
+  if (!j->on_hidden)
+    TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
   j->position = j->cached;
   j->set_aside = need;
   s->set_aside += need;
@@ -300,16 +302,22 @@ static void admit(scheduler *s)
 
 /* ---- a step ---- */
 
+/* Positions of its prompt that a job reads; the last one is stepped where an answer follows. */
+static int64_t read_end(const sched_job *j)
+{
+  return (int64_t)j->n - !j->on_hidden;
+}
+
 static bool reads(const sched_job *j)
 {
-  return j->position < (int64_t)j->n - 1;
+  return j->position < read_end(j);
 }
 
 /* The part of the prompt that fits: none straddles the position from which keys are quantised. */
 static int piece_of(const scheduler *s, const sched_job *j, int most)
 {
   const model *net = s->model->net;
-  int64_t left = (int64_t)j->n - 1 - j->position, together = model_piece_most(net, j->position);
+  int64_t left = read_end(j) - j->position, together = model_piece_most(net, j->position);
   left = left < together ? left : together;
   if (net->prefill_step > 0 && net->prefill_step < most)
     most = net->prefill_step;
@@ -333,14 +341,21 @@ static batch_row step_row(const sched_job *j)
                      .n_want = j->n_next};
 }
 
-static batch_row read_row(const sched_job *j, int count)
+static batch_row read_row(const scheduler *s, const sched_job *j, int count)
 {
-  return (batch_row){.sequence = j->state,
-                     .ids = &j->ids[j->position],
-                     .count = count,
-                     .position = j->position,
-                     .split = (int64_t)j->n - 1,
-                     .kind = ROW_READ};
+  batch_row row = {.sequence = j->state,
+                   .ids = &j->ids[j->position],
+                   .count = count,
+                   .position = j->position,
+                   .split = read_end(j),
+                   .kind = ROW_READ,
+                   .hidden = j->on_hidden};
+  bool last = j->position + count == read_end(j);
+  if (j->on_hidden && (j->all || last)) {
+    row.want = j->all ? s->numbers : s->numbers + count - 1;
+    row.n_want = j->all ? count : 1;
+  }
+  return row;
 }
 
 typedef struct step {
@@ -362,7 +377,7 @@ static void add_row(step *t, sched_job *j, batch_row row)
 static tern_status take_snapshot(scheduler *s, sched_job *j)
 {
   model *net = s->model->net;
-  if (!s->forgets || j->snapshot || j->position != (int64_t)j->n - 1)
+  if (!s->forgets || j->snapshot || j->on_hidden || j->position != (int64_t)j->n - 1)
     return TERN_OK;
   if (kv_seq_open(net->store, &j->snapshot, NULL) != TERN_OK)
     return TERN_OK;
@@ -405,17 +420,23 @@ static tern_status guess(scheduler *s, tern_error *err)
     readers += reads(s->running[i]);
   int steps = s->n_running - readers;
   room = readers ? room / 2 : room; /* prompts go on beside guesses */
+  int n = 0;
   for (int i = 0; i < s->n_running; i++)
-    turns[i] = (draft_turn){.drafter = s->running[i]->drafter,
-                            .reply = &s->running[i]->reply,
-                            .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
+    if (s->running[i]->drafter) /* a job that wants hidden states has none */
+      turns[n++] = (draft_turn){.drafter = s->running[i]->drafter,
+                                .reply = &s->running[i]->reply,
+                                .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
   /* A draft model reads as fast as the model does. */
   int share = steps ? s->options.prompt_share : s->model->net->plan.max_tokens;
-  TRY(draft_guess(turns, s->n_running, share, err));
+  TRY(n ? draft_guess(turns, n, share, err) : TERN_OK);
+  n = 0;
   for (int i = 0; i < s->n_running; i++) {
     sched_job *j = s->running[i];
-    memcpy(j->next_ids + 1, turns[i].ids, (size_t)turns[i].n * sizeof *turns[i].ids);
-    j->n_next = 1 + turns[i].n;
+    if (!j->drafter)
+      continue;
+    const draft_turn *turn = &turns[n++];
+    memcpy(j->next_ids + 1, turn->ids, (size_t)turn->n * sizeof *turn->ids);
+    j->n_next = 1 + turn->n;
   }
   return TERN_OK;
 }
@@ -455,7 +476,7 @@ static void make_rows(scheduler *s, step *t)
     if (!reads(j))
       continue;
     int fair = (budget + readers - 1) / readers, count = piece_of(s, j, fair);
-    add_row(t, j, read_row(j, count));
+    add_row(t, j, read_row(s, j, count));
     budget -= count;
     readers--;
     t->prompt_tokens += count;
@@ -464,9 +485,12 @@ static void make_rows(scheduler *s, step *t)
 
 static void take_logits(void *user, int row, int index, float *logits)
 {
-  (void)index;
   step *t = user;
   sched_job *j = t->jobs[row];
+  if (j->on_hidden) {
+    j->on_hidden(j->user, j->position + index, logits, t->scheduler->model->info.width);
+    return;
+  }
   if (j->on_logits && !j->reply.settled)
     j->on_logits(j->user, logits, t->scheduler->model->info.vocab);
   reply_sample(&j->reply, logits, &j->err);
@@ -502,6 +526,8 @@ static void advance(scheduler *s, const step *t)
     sched_job *j = t->jobs[i];
     if (t->rows[i].kind != ROW_STEP) {
       j->position += t->rows[i].count;
+      if (j->on_hidden && !reads(j))
+        j->reply.finish = "stop";
       continue;
     }
     size_t before = reply_count(&j->reply);
@@ -643,6 +669,7 @@ static void free_all(scheduler *s)
 {
   prefixes_close(s->prefixes);
   prefixes_close(s->draft_prefixes);
+  mem_free(s->numbers);
   pthread_cond_destroy(&s->news);
   pthread_mutex_destroy(&s->lock);
   mem_free(s);
@@ -670,7 +697,12 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
   s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
   s->scratch = model_scratch_bytes(m->net, 0);
-  tern_status status = o.prefix_dir ? prefix_dir_check(o.prefix_dir, err) : TERN_OK;
+  s->numbers = mem_array((size_t)m->net->plan.max_tokens, sizeof *s->numbers);
+  for (int i = 0; s->numbers && i < m->net->plan.max_tokens; i++)
+    s->numbers[i] = i;
+  tern_status status = s->numbers ? TERN_OK : err_nomem(err, "scheduler");
+  if (status == TERN_OK && o.prefix_dir)
+    status = prefix_dir_check(o.prefix_dir, err);
   if (status == TERN_OK)
     status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
   if (status == TERN_OK && o.draft.model)

@@ -81,6 +81,10 @@ typedef struct sched_job {
   void (*on_logits)(void *user, const float *logits,
                     int vocab);                     /* as the forward left them; of tokens that are drawn */
   void (*on_end)(void *user, const sched_end *end); /* the one callback that may not be NULL */
+  /* Not NULL: there is no answer. The prompt is read as a whole, to its last id, and gives the hidden states [D] of the
+   * last position, or of all (`all`), in order. No state is found or kept. max_tokens has to be 1. */
+  void (*on_hidden)(void *user, int64_t position, const float *state, int width);
+  bool all;
   void *user;
   /* The scheduler's. */
   struct sched_job *next;

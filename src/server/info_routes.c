@@ -93,3 +93,13 @@ void info_metrics(server *s, const srv_request *q, srv_response *a)
   a->length = a->body ? strlen(a->body) : 0;
   buf_free(&text);
 }
+
+/* What a browser or a client that looks whether somebody is there finds. */
+void info_root(server *s, const srv_request *q, srv_response *a)
+{
+  (void)s, (void)q;
+  a->body = strdup("tern is running\n");
+  a->status = a->body ? 200 : 503;
+  a->type = "text/plain; charset=utf-8";
+  a->length = a->body ? strlen(a->body) : 0;
+}

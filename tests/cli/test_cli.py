@@ -26,7 +26,7 @@ from terncli import BINARY, BUILD, tern  # noqa: E402
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 WINDOWED = HERE.parent / "golden" / "gemma3-bf16" / "model"
 VOCAB = 320
-VERBS = ["run", "chat", "serve", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "import", "bench", "ppl", "parity", "doctor"]
+VERBS = ["run", "chat", "serve", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "pull", "rm", "gc", "import", "bench", "ppl", "parity", "doctor"]
 tally = Tally()
 
 
@@ -325,8 +325,8 @@ def test_inspect():
         expect("ls with nothing there", 0, "ls", env=env)
         tally.check("ls --json with nothing there", document("ls --json", "ls", "--json", env=env) in ([], {"models": []}))
         expect("run without a model where none is", 1, "run", env=env)
-        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*tern does not download: `huggingface-cli download some/model` does.*hold none$")
-        expect("a revision that is not there", 1, "inspect", "some/model@v1", env=env, err="some/model@v1: no such .*huggingface-cli download some/model`")
+        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*`tern pull some/model` downloads it.*hold none$")
+        expect("a revision that is not there", 1, "inspect", "some/model@v1", env=env, err="some/model@v1: no such .*`tern pull some/model@v1`")
         for name in ("model", "./some/model", "a/b/c", "some/", "/model"):
             done = expect(f"{name}: not a repo's name", 1, "inspect", name, env=env, err="no such")
             tally.check(f"{name}: no word of downloads", done and "download" not in done.err, done and done.err)

@@ -363,12 +363,55 @@ def test_late_reader(s):
         tally.check(f"late reader {i}: text", joined(got, i) == whole[i]["message"]["content"])
 
 
+def test_mixed(s):
+    """Requests with penalties, biases and log-probabilities beside plain ones, of all lengths: each has its own answer."""
+    kinds = [{}, {"repetition_penalty": 1.3}, {"logit_bias": {"70": 5}, "temperature": 0.8, "seed": 5}, {"frequency_penalty": 1, "logprobs": True, "top_logprobs": 3}, {"top_k": 3, "temperature": 1, "seed": 9}]
+    bodies = [chat(p, **kinds[i % len(kinds)]) for i, p in enumerate(PROMPTS * 2)]
+    alone = [s.ask(CHAT, b)[1]["choices"] for b in bodies]
+    together = [got["choices"] for _, got, _ in at_once([lambda b=b: s.ask(CHAT, b) for b in bodies])]
+    tally.check("mixed requests", together == alone, lambda: next(f"{a} {b}" for a, b in zip(alone, together) if a != b))
+
+
+def processor_time(s):
+    fields = Path(f"/proc/{s.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])  # in ticks of a hundredth of a second
+
+
+def test_idle(s):
+    """Nobody waits by running."""
+    sock = socket.create_connection(("127.0.0.1", s.port))
+    before = processor_time(s)
+    time.sleep(1.5)
+    tally.check("idle", processor_time(s) - before <= 5, processor_time(s) - before)
+    sock.close()
+
+
+def sanitized():
+    return b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes()
+
+
+def test_long_prompt():
+    """A prompt of 24,000 tokens is answered, and others beside it."""
+    if sanitized():
+        tally.skip("a long prompt", "a sanitizer takes minutes")
+        return
+    with Server(GOLDEN / "llama-4bit" / "model", "--ctx", 30000) as s:
+        got = []
+        ids = [5 + i % 250 for i in range(24000)]
+        reader = threading.Thread(target=lambda: got.append(s.ask(TEXT, {"prompt": ids, "max_tokens": 8, "logit_bias": {str(EOS): -1000}})))
+        reader.start()
+        until(lambda: s.metric("requests_running") == 1)
+        tally.check("beside a long prompt", s.ask(CHAT, chat("Hello", max_tokens=2))[0] == 200)
+        reader.join()
+        tally.check("a long prompt", got[0][0] == 200 and got[0][1]["usage"] | {"prompt_tokens_details": 0} == {"prompt_tokens": 24000, "completion_tokens": 8, "total_tokens": 24008, "prompt_tokens_details": 0}, got)
+
+
 def test_memory(s):
     def rounds(n):
         for _ in range(n):
             at_once([lambda k=k: s.ask(CHAT, chat(f"Hello {k}", temperature=0.5, stream=k % 2 == 0)) for k in range(10)])
 
-    if b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes():
+    if sanitized():
         tally.skip("memory after 200 requests more", "a sanitizer keeps what was freed")
         return
     rounds(20)
@@ -509,12 +552,13 @@ def test_death():
 def main():
     test_same_as_run()
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_late_reader, test_pages, test_framing, test_memory):
+        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_late_reader, test_mixed, test_idle, test_pages, test_framing, test_memory):
             test(s)
         tally.check("ends well", s.end() == 0, s.status)
     with Server(GOLDEN / "llama-4bit" / "model", "--backend", "ref", "--threads", 1, "--ctx", 100000, "--decode-concurrency", 1, "--queue", 2) as s:
         test_disconnect(s)
         test_overload(s)
+    test_long_prompt()
     test_speculation()
     test_sliding_prefixes()
     test_prompt_cache_dir()
