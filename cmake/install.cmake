@@ -55,6 +55,7 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "A command line, an HTTP server and a C lib
  and NVIDIA GPUs. Logits are bit-identical to those of mlx-lm.")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates) # for tern pull
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

@@ -27,6 +27,8 @@ build() {
   have_lib yajl || want libyajl-dev
   have_lib 'libmicrohttpd >= 0.9.75' || want libmicrohttpd-dev
   have_lib libedit || want libedit-dev
+  have_lib 'libcurl >= 7.85' || want libcurl4-gnutls-dev
+  have_lib nettle || want nettle-dev
 }
 
 python() {

@@ -18,6 +18,9 @@ typedef enum cli_verb_id {
   VERB_RENDER,
   VERB_INSPECT,
   VERB_LS,
+  VERB_PULL,
+  VERB_RM,
+  VERB_GC,
   VERB_IMPORT,
   VERB_PREPARE,
   VERB_BENCH,
@@ -66,19 +69,27 @@ typedef struct cli_args {
   const char *logit_bias;
   uint64_t seed;
   cli_strings stops, extra_eos;
+  /* speculation */
+  const char *draft_model;
+  int draft_tokens;
+  bool lookup;
   /* serving */
   const char *host;
   const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
   cli_strings aliases, api_keys, origins;
   int port, rows, queue, prefixes, drain;
+  const char *prefix_dir;
+  int prefix_dir_mb;
   const char *tool_parser, *reasoning_parser;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */
   /* text */
   const char *json_file, *template_file;
+  /* the hub's cache */
+  cli_strings include, exclude;
   /* measuring */
-  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
+  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths, bench_guesses;
   const char *text_file, *against, *golden;
   int sequence_length, num_samples, repeats;
   int gpu;
@@ -87,6 +98,7 @@ typedef struct cli_args {
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;
   bool prepare, no_prepare, man, no_history;
+  bool yes, bare_ids;
   char *prepared_dir; /* TERN_HOME/prepared, by main; NULL: there is no home */
 } cli_args;
 

@@ -115,7 +115,7 @@ const char *const help_model =
     "Runs MLX-format checkpoints with the numbers of mlx-lm. MODEL is a directory, a .gguf file, a repo id\n"
     "(org/name[@revision]) found in the Hugging Face cache or under TERN_HOME, or a unique part of one.";
 const char *const help_environment =
-    "HF_HOME, HF_HUB_CACHE, HF_TOKEN, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.";
+    "HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.";
 
 void help_verb(cli_verb_id verb)
 {

@@ -27,6 +27,12 @@ const cli_verb cli_verbs[VERB_COUNT] = {
                      verb_render},
     [VERB_INSPECT] = {"inspect", "MODEL", "What a checkpoint is: config, tensors, audit, memory.", 1, verb_inspect},
     [VERB_LS] = {"ls", "", "The models that are found.", 0, verb_ls},
+#ifdef TERN_HUB
+    [VERB_PULL] = {"pull", "ORG/NAME[@REV]", "Downloads a model into the Hugging Face cache (docs/hub.md).", 1,
+                   verb_pull},
+#endif
+    [VERB_RM] = {"rm", "MODEL[@REV]", "Removes a model, or one revision of it, from the cache.", 1, verb_rm},
+    [VERB_GC] = {"gc", "", "Removes from the cache what no model uses.", 0, verb_gc},
     [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},
     [VERB_PREPARE] = {"prepare", "MODEL", "Lays the weights out so that they are read faster; changes no bit.", 1,
                       verb_prepare},

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "cli/answer.h"
+#include "cli/library.h"
 #include "cli/out.h"
 #include "cli/serve_secrets.h"
 #include "cli/signals.h"
@@ -82,6 +83,12 @@ static void say_where(const cli_args *a, const char *name, const server_socket *
     say("serving %s at %s://%s%s%s:%d", name, scheme, v6 ? "[" : "", host_of(a), v6 ? "]" : "", at->port);
 }
 
+static void tell_prefix_dir(void *user, const char *line)
+{
+  (void)user;
+  say_warning("%s", line);
+}
+
 /* Until a signal came or the worker died. */
 static tern_status serve(const cli_args *a, const answerer *r, const serve_secrets *secrets, server_socket *at,
                          const char *const *names, size_t n_names, tern_error *err)
@@ -89,6 +96,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const serve_secre
   server *s;
   size_t lost_lines = 0;
   server_socket where = *at;
+  prefix_dir kept = {.path = a->prefix_dir, .most_bytes = (size_t)a->prefix_dir_mb * 1000000, .tell = tell_prefix_dir};
   server_options options = {
       .host = host_of(a),
       .names = names,
@@ -105,8 +113,14 @@ static tern_status serve(const cli_args *a, const answerer *r, const serve_secre
       .variables = r->variables,
       .tool_parser = a->tool_parser,
       .reasoning_parser = a->reasoning_parser,
-      .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
+      .scheduling = {.context = a->context,
+                     .rows = a->rows,
+                     .queue = a->queue,
+                     .prefixes = a->prefixes,
+                     .prefix_dir = a->prefix_dir ? &kept : NULL,
+                     .draft = r->draft},
       .log = log_line,
+      .library = library_list,
       .user = &lost_lines,
   };
   options.sampling.seed = a->seed;
@@ -153,6 +167,8 @@ tern_status verb_serve(const cli_args *a, tern_error *err)
   if (a->unix_socket && (a->host || ARGS_GIVEN(a, port)))
     return err_set(err, TERN_E_USAGE, "--unix-socket: is instead of --host and --port");
   args_model_and_text(a, &name, &nothing);
+  if (ARGS_GIVEN(a, prefix_dir_mb) && !a->prefix_dir)
+    return err_set(err, TERN_E_USAGE, "--prompt-cache-dir-mb: changes nothing without --prompt-cache-dir");
   TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
   tern_status status = serve_read_secrets(a, &secrets, err);
   if (status == TERN_OK) /* before the model is read: an address that is taken is told at once */

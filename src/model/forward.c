@@ -8,6 +8,9 @@ static tern_status check_row(const model *m, const batch_row *r, int index, tern
 {
   if (r->count <= 0 || r->position < 0)
     return err_set(err, TERN_E_INTERNAL, "batch row %d: %d tokens at %lld", index, r->count, (long long)r->position);
+  if (r->kind == ROW_STEP && r->position < r->split)
+    return err_set(err, TERN_E_INTERNAL, "batch row %d: a step at %lld, before the split at %lld", index,
+                   (long long)r->position, (long long)r->split);
   if (r->kind == ROW_CANVAS || r->adapter)
     return err_set(err, TERN_E_UNSUPPORTED, "batch row %d: %s has no %s", index, m->profile.id,
                    r->adapter ? "adapters" : "canvas rows");

@@ -6,8 +6,21 @@ static json_t *usage_of(const conversation *v)
   json_t *usage =
       oai_usage(conversation_prompt_tokens(v), conversation_answer_tokens(v), conversation_cached_tokens(v));
   size_t n;
+  uint64_t drafted = 0, accepted = 0;
+  json_t *details = json_object();
+  for (int i = 0; i < v->set->n; i++) {
+    drafted += v->set->at[i].end.drafted;
+    accepted += v->set->at[i].end.accepted;
+  }
   if (conversation_reasoning_tokens(v, &n))
-    json_object_set_new(usage, "completion_tokens_details", json_pack("{sI}", "reasoning_tokens", (json_int_t)n));
+    json_object_set_new(details, "reasoning_tokens", json_integer((json_int_t)n));
+  if (draft_asked(&v->server->options.scheduling.draft)) {
+    json_object_set_new(details, "accepted_prediction_tokens", json_integer((json_int_t)accepted));
+    json_object_set_new(details, "rejected_prediction_tokens", json_integer((json_int_t)(drafted - accepted)));
+  }
+  if (json_object_size(details))
+    json_object_set(usage, "completion_tokens_details", details);
+  json_decref(details);
   return usage;
 }
 

@@ -37,6 +37,7 @@ const srv_row srv_rows[] = {
     {"POST", "/detokenize", text_detokenize, &text_detokenize_fields, "ids as text", "tern", NULL},
     {"POST", "/apply-template", text_template, &text_template_fields, "a conversation's prompt", "tern", NULL},
     {"GET", "/openapi.json", info_openapi, NULL, "these routes", "tern", NULL},
+    {"GET", "/library", info_library, NULL, "the models on this machine", "tern", NULL},
     {"GET", "/health", info_health, NULL, "whether it can answer", "tern", NULL},
     {"GET", "/metrics", info_metrics, NULL, "counts, for Prometheus", "tern", TEXT},
     {"GET", "/", info_root, NULL, "that somebody is there", "tern", TEXT},

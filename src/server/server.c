@@ -111,6 +111,7 @@ tern_status server_open(tern_model *m, const server_options *options, server_soc
     s->options.most_body = SERVER_MOST_BODY;
   s->started = time(NULL);
   pthread_mutex_init(&s->log_lock, NULL);
+  pthread_mutex_init(&s->library, NULL);
   pthread_mutex_init(&s->lock, NULL);
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -189,6 +190,7 @@ void server_close(server *s, double drain_seconds)
     close(s->ending_fd);
   pthread_cond_destroy(&s->quiet);
   pthread_mutex_destroy(&s->lock);
+  pthread_mutex_destroy(&s->library);
   pthread_mutex_destroy(&s->log_lock);
   mem_free(s);
 }

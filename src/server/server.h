@@ -34,6 +34,7 @@ typedef struct server_options {
   sched_options scheduling;                  /* on_death is the server's own */
   size_t most_body;                          /* bytes of a request's body; 0: SERVER_MOST_BODY */
   void (*log)(void *user, const char *line); /* one line a request, without its text; may be NULL */
+  json_t *(*library)(void *user); /* the models on this machine, for GET /library, one call at a time; may be NULL */
   void *user;
 } server_options;
 

@@ -32,7 +32,7 @@ struct server {
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
   atomic_uint_least64_t responses[SRV_CLASSES];
-  pthread_mutex_t log_lock;
+  pthread_mutex_t log_lock, library;
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t quiet; /* `active` fell to 0 */
   int active;           /* requests whose route has begun and whose answer is not out */
@@ -137,6 +137,7 @@ srv_route oai_chat, oai_completions;      /* openai.c */
 srv_route ant_messages, ant_count_tokens; /* anthropic.c */
 srv_shape ant_error;
 srv_route text_tokenize, text_detokenize, text_template;                 /* text_routes.c */
+srv_route info_library;                                                  /* library.c */
 srv_route info_models, info_model, info_health, info_metrics, info_root; /* info_routes.c */
 srv_route info_openapi;                                                  /* openapi.c */
 srv_route oll_chat, oll_generate;                                        /* ollama.c */

@@ -3,9 +3,10 @@
  *
  * Each is opened on both backends, in numerics exact and fast, as it is, with quantised keys and values, and with a
  * bounded cache. A prompt in pieces (every row), steps after it, three timelines of different lengths stepped together,
- * and a prompt's hidden states have to agree. What the CPU refuses, the GPU has to refuse in the same words. --runs:
- * instead, each is run N times on the GPU, on two threads at once, and has to give the first run's logits. --long:
- * prompts and contexts that grow past powers of two, where tables of blocks, scratch and graphs change.
+ * several steps in one forward some of which are taken back, and a prompt's hidden states have to agree. What the CPU
+ * refuses, the GPU has to refuse in the same words. --runs: instead, each is run N times on the GPU, on two threads at
+ * once, and has to give the first run's logits. --long: prompts and contexts that grow past powers of two, where tables
+ * of blocks, scratch and graphs change.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ enum {
   TIMELINES = 3,
   MOST_PROMPT = 1050,
   HIDDEN = 40,
-  MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) + HIDDEN
+  GUESSED = 3 + 2 + 1 + 5 + 8 + 1 + 20 + 33 + 9, /* rows of step_with_guesses */
+  MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) + 1 + GUESSED + HIDDEN
 };
 
 /* What is read and in which pieces; the timelines that are stepped together. */
@@ -83,6 +85,25 @@ static tern_status step_together(model *m, const shape *at, const int32_t *ids, 
   for (int i = 0; i < TIMELINES; i++)
     session_close(s[i]);
   return status;
+}
+
+/* Several steps in a forward, some of which are taken back: guesses that were right and wrong. */
+static tern_status step_with_guesses(session *s, const shape *at, const int32_t *ids, rows *out, tern_error *err)
+{
+  static const int taken[][2] = {{3, 2}, {1, 0}, {5, 8}, {1, 20}, {33, 0}, {9, 0}}; /* right, wrong */
+  session_sink sink = {keep_position, out};
+  session_request request = {.ids = ids, .n = (size_t)at->prompt, .limit = at->prompt + GUESSED, .piece = at->piece};
+  TRY(session_sync(s, &request, &sink, NULL, err));
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+    int32_t next[64];
+    int n = taken[i][0] + taken[i][1];
+    size_t length = session_length(s);
+    for (int k = 0; k < n; k++)
+      next[k] = id_at((int)length + 3 * k, out->vocab);
+    TRY(session_steps(s, next, n, &sink, err));
+    TRY(session_rewind(s, length + (size_t)taken[i][0], err));
+  }
+  return TERN_OK;
 }
 
 /* A row of hidden states is as many values of a row of logits as it has; the others are zeros. */
@@ -152,6 +173,8 @@ static tern_status run_model(const char *dir, const tern_model_options *o, const
     status = session_step(s, id_at(at->prompt + i, out->vocab), &sink, err);
   if (status == TERN_OK)
     status = step_together(m, at, ids, out, err);
+  if (status == TERN_OK)
+    status = step_with_guesses(s, at, ids, out, err);
   if (status == TERN_OK)
     status = read_hidden(m, ids, out, err);
   session_close(s);
