@@ -140,6 +140,11 @@ bool srv_draining(server *s)
   return is;
 }
 
+static const char *find_argument(void *connection, const char *name)
+{
+  return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
 static void answer(exchange *x, struct MHD_Connection *c, const char *path, const srv_found *to, srv_response *a)
 {
   server *s = x->server;
@@ -166,6 +171,8 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *path, cons
                      .path = path,
                      .part = to->part,
                      .part_length = to->part_length,
+                     .argument = find_argument,
+                     .connection = c,
                      .body = x->body.data ? x->body.data : "",
                      .length = x->body.length,
                      .fd = info->connect_fd,

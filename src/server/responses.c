@@ -5,6 +5,7 @@
  * `instructions` are of one response alone: the next one has its own.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -524,8 +525,19 @@ static void not_found(const srv_request *q, srv_response *a)
   srv_error(a, 404, NULL, "not_found", message);
 }
 
+/* A stored response comes whole. */
+static bool asks_for_stream(const srv_request *q)
+{
+  const char *stream = q->argument(q->connection, "stream");
+  return (stream && strcmp(stream, "false") != 0) || q->argument(q->connection, "starting_after");
+}
+
 void resp_get(server *s, const srv_request *q, srv_response *a)
 {
+  if (asks_for_stream(q)) {
+    srv_error(a, 400, "stream", "unsupported_parameter", "stream: a stored response comes whole");
+    return;
+  }
   buf text = {.data = resp_store_get(s->responses_kept, q->part, q->part_length, RESP_RESPONSE)};
   if (!text.data) {
     not_found(q, a);
@@ -536,25 +548,80 @@ void resp_get(server *s, const srv_request *q, srv_response *a)
   srv_text(a, 200, &text);
 }
 
-/* The newest first, as the dialect's default is. */
+/* A part of a list: how many, from which end, behind which id. */
+typedef struct page {
+  int limit;
+  bool ascending;
+  const char *after; /* NULL: from the beginning */
+} page;
+
+static bool read_page(const srv_request *q, page *out, oai_fault *fault)
+{
+  const char *limit = q->argument(q->connection, "limit"), *order = q->argument(q->connection, "order");
+  char *end = NULL;
+  long n = limit ? strtol(limit, &end, 10) : 20;
+  if (limit && (*end || end == limit || n < 1 || n > 100))
+    return oai_wrong(fault, "limit", "\"%.20s\" is not a number from 1 to 100", limit);
+  if (order && strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
+    return oai_wrong(fault, "order", "\"%.20s\" is neither asc nor desc", order);
+  *out = (page){(int)n, order && !strcmp(order, "asc"), q->argument(q->connection, "after")};
+  return true;
+}
+
+static const char *id_at(const json_t *items, size_t i)
+{
+  const char *id = json_string_value(json_object_get(json_array_get(items, i), "id"));
+  return id ? id : "";
+}
+
+/* Takes over nothing; a list of its own. */
+static bool cut_page(const json_t *items, const page *p, json_t *out, bool *more, oai_fault *fault)
+{
+  size_t n = json_array_size(items), begin = 0;
+  while (p->after && begin < n && strcmp(id_at(items, p->ascending ? begin : n - 1 - begin), p->after) != 0)
+    begin++;
+  if (p->after && begin == n)
+    return oai_wrong(fault, "after", "\"%.60s\" is none of the items", p->after);
+  begin += p->after != NULL;
+  for (size_t i = begin; i < n && json_array_size(out) < (size_t)p->limit; i++)
+    json_array_append(out, json_array_get(items, p->ascending ? i : n - 1 - i));
+  *more = begin + json_array_size(out) < n;
+  return true;
+}
+
+static void answer_page(const json_t *items, const page *p, srv_response *a)
+{
+  json_t *data = json_array();
+  bool more = false;
+  oai_fault fault = {0};
+  if (!cut_page(items, p, data, &more, &fault)) {
+    oai_answer_fault(a, &fault);
+    json_decref(data);
+    return;
+  }
+  size_t n = json_array_size(data);
+  srv_json(a, 200,
+           json_pack("{ss so ss ss sb}", "object", "list", "data", data, "first_id", id_at(data, 0), "last_id",
+                     id_at(data, n ? n - 1 : 0), "has_more", more));
+}
+
 void resp_get_input(server *s, const srv_request *q, srv_response *a)
 {
-  json_t *list = NULL, *data = json_array();
+  json_t *list = NULL;
+  page p = {0};
+  oai_fault fault = {0};
+  if (!read_page(q, &p, &fault)) {
+    oai_answer_fault(a, &fault);
+    return;
+  }
   char *text = resp_store_get(s->responses_kept, q->part, q->part_length, RESP_INPUT);
   if (text && jsonu_parse("stored response", text, strlen(text), &list, NULL) != TERN_OK)
     list = NULL;
   mem_free(text);
-  size_t n = json_array_size(json_object_get(list, "data"));
-  for (size_t i = n; i-- > 0;)
-    json_array_append(data, json_array_get(json_object_get(list, "data"), i));
   if (list)
-    srv_json(a, 200,
-             json_pack("{ss sO sO? sO? sb}", "object", "list", "data", data, "first_id",
-                       json_object_get(json_array_get(data, 0), "id"), "last_id",
-                       json_object_get(json_array_get(data, n ? n - 1 : 0), "id"), "has_more", 0));
+    answer_page(json_object_get(list, "data"), &p, a);
   else
     not_found(q, a);
-  json_decref(data);
   json_decref(list);
 }
 

@@ -50,6 +50,8 @@ typedef struct srv_request {
   const char *path;
   const char *part; /* of the path: what stands for its row's {…} (routes.h), not terminated */
   size_t part_length;
+  const char *(*argument)(void *connection, const char *name); /* of the query; NULL: it has none of that name */
+  void *connection;
   const char *body; /* [length], and a NUL */
   size_t length;
   int fd;                      /* of the connection: what tells that the client has gone */

@@ -97,6 +97,19 @@ def test_stored(s):
     listed = s.ask(f"{PATH}/{second['id']}/input_items")[1]
     ok = listed["object"] == "list" and [i["content"] for i in listed["data"]] == [[{"type": "input_text", "text": "and?"}]] and listed["data"][0]["id"] == listed["first_id"]
     tally.check("input_items", ok, listed)
+    many = s.ask(PATH, body(input=[{"role": "user", "content": str(i), "id": f"i{i}"} for i in range(30)]))[1]["id"]
+    where = f"{PATH}/{many}/input_items"
+    for query, want, more in (
+        ("", range(29, 9, -1), True), ("?order=asc&limit=3", range(3), True), ("?order=asc&after=i26", range(27, 30), False),
+        ("?after=i2", (1, 0), False), ("?limit=100&order=desc", range(29, -1, -1), False), ("?order=asc&after=i29", (), False),
+    ):
+        got = s.ask(where + query)[1]
+        tally.check(f"input_items{query}", [i["id"] for i in got["data"]] == [f"i{k}" for k in want] and got["has_more"] is more, got)
+    for query in ("?limit=0", "?limit=101", "?limit=x", "?limit=", "?order=up", "?after=nobody"):
+        status, got, _ = s.ask(where + query)
+        tally.check(f"wrong input_items{query}", status == 400 and got["error"]["param"] == query[1:].split("=")[0], got)
+    for query, want in (("?stream=true", 400), ("?stream=false", 200), ("?starting_after=3", 400)):
+        tally.check(f"GET {query}", s.ask(f"{PATH}/{many}{query}")[0] == want)
     status, got, _ = s.ask(f"{PATH}/{first['id']}", method="DELETE")
     tally.check("DELETE", status == 200 and got["deleted"] is True and got["id"] == first["id"], got)
     for method, path in (("GET", first["id"]), ("DELETE", first["id"]), ("GET", "resp_x"), ("GET", f"{first['id']}/input_items"), ("GET", first["id"][:-1])):
@@ -193,6 +206,8 @@ def test_package(s):
     tally.check("package: retrieve", client.responses.retrieve(whole.id).output_text == whole.output_text)
     more = client.responses.create(model="alias", input=[{"role": "user", "content": "more"}], previous_response_id=whole.id, max_output_tokens=8)
     tally.check("package: goes on", more.previous_response_id == whole.id and more.usage.input_tokens > whole.usage.input_tokens)
+    listed = client.responses.input_items.list(client.responses.create(model="alias", input=[{"role": "user", "content": str(i)} for i in range(45)], max_output_tokens=1).id, order="asc")
+    tally.check("package: pages", [i.content for i in listed] == [str(i) for i in range(45)])
     tally.check("package: input_items", [i.content[0].text for i in client.responses.input_items.list(whole.id)] == ["Hello"])
     text, seen = "", []
     for event in client.responses.create(stream=True, **call):
