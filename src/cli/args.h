@@ -47,7 +47,7 @@ typedef struct cli_ints {
   size_t n, capacity;
 } cli_ints;
 
-enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 96 };
+enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 128 };
 
 typedef struct cli_args {
   const char *words[CLI_MAX_WORDS]; /* what is no flag: MODEL, PROMPT, ... */
@@ -69,10 +69,18 @@ typedef struct cli_args {
   const char *logit_bias;
   uint64_t seed;
   cli_strings stops, extra_eos;
+  /* speculation */
+  const char *draft_model;
+  int draft_tokens;
+  bool lookup;
   /* serving */
   const char *host;
-  cli_strings aliases;
-  int port, rows, queue, prefixes;
+  const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
+  cli_strings aliases, api_keys, origins;
+  int port, rows, queue, prefixes, drain;
+  const char *prefix_dir;
+  int prefix_dir_mb;
+  const char *tool_parser, *reasoning_parser;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */
@@ -81,7 +89,7 @@ typedef struct cli_args {
   /* the hub's cache */
   cli_strings include, exclude;
   /* measuring */
-  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
+  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths, bench_guesses;
   const char *text_file, *against, *golden;
   int sequence_length, num_samples, repeats;
   int gpu;

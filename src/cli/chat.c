@@ -407,6 +407,7 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
   for (size_t i = 0; i < COMMANDS; i++)
     words[i] = commands[i].name;
   TRY(answer_open(a, dir, &t->r, err));
+  options.draft = t->r.draft;
   if (!answer_has_template(&t->r))
     return err_set(err, TERN_E_NOT_FOUND,
                    "%s: the model has no chat template: --use-default-chat-template gives one, and tern run needs none",

@@ -91,14 +91,14 @@ class Chat:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
+            while select.select([self.fd], [], [], 0 if pid else 0.05)[0]:
+                try:
+                    self.saw += os.read(self.fd, 65536).decode("utf-8", "replace")
+                except OSError:  # the other end is closed
+                    break
             if pid:
                 os.close(self.fd)
                 return os.waitstatus_to_exitcode(status)
-            if select.select([self.fd], [], [], 0.05)[0]:
-                try:
-                    self.saw += os.read(self.fd, 65536).decode("utf-8", "replace")
-                except OSError:
-                    pass
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self.fd)
