@@ -347,6 +347,10 @@ def test_final_faults(hub):
     repo = hub.repo("org/broken", tiny())
     repo.fault("config.json", Fault(flip=True))
     with Home(hub) as home:
+        refused("wrong bytes of config.json", home.pull("org/broken"), "config.json: other bytes came")
+    repo.faults.clear()
+    repo.fault("tokenizer_config.json", Fault(flip=True))
+    with Home(hub) as home:
         refused("wrong bytes of a small file", home.pull("org/broken"), "git SHA-1")
 
 
@@ -391,8 +395,16 @@ def test_bad_lists(hub):
             refused(f"an info that is {label}", home.pull("org/list"), "org/list")
     hub.repo("org/list", tiny() | {"config.json": b"<html>no</html>"})
     with Home(hub) as home:
+        refused("a config that is a page", home.pull("org/list"), "config.json is a web page and not JSON")
+        tally.check("nothing of it is written", home.left() == [], home.left())
+    repo = hub.repo("org/list", tiny())
+    repo.fault("config.json", Fault(status=200, body=b"<html>please log in</html>"))
+    with Home(hub) as home:
+        refused("a page in place of the config", home.pull("org/list"), "config.json: a web page came")
+    hub.repo("org/list", tiny() | {"config.json": b"{"})
+    with Home(hub) as home:
         done = home.pull("org/list")
-        tally.check("a config that is a page is warned of", "warning" in done.err and "does not run here" in done.err and "config.json" in done.err, done.err)
+        tally.check("a config that is no JSON is warned of", "warning" in done.err and "does not run here" in done.err and "config.json" in done.err, done.err)
 
 
 def test_warnings(hub):

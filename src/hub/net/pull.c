@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "hub/net/ask.h"
+#include "hub/net/digest.h"
 #include "hub/net/fetch.h"
 
 enum { MOST_PAGES = 10000, INFO_MOST = 32 << 20, TEXT_MOST = 64 << 20 };
@@ -164,6 +165,25 @@ void hub_plan_clear(hub_plan *p)
   *p = (hub_plan){0};
 }
 
+static bool is_page(const char *text)
+{
+  return text[strspn(text, " \t\r\n")] == '<';
+}
+
+/* The bytes are the listed ones. */
+static tern_status check_text(const hub_file *f, const buf *text, tern_error *err)
+{
+  char have[LISTING_ETAG_ROOM] = "";
+  digest d;
+  digest_start(&d, f);
+  digest_add(&d, text->data, text->length);
+  digest_end(&d, have);
+  if (text->length == f->size && !strcmp(have, f->etag))
+    return TERN_OK;
+  return err_set(err, TERN_E_FORMAT, "%s: %s, and not the bytes that the hub lists (%s)", f->path,
+                 is_page(text->data) ? "a web page came" : "other bytes came", f->etag);
+}
+
 static tern_status ask_file(const http_settings *s, const hub_plan *p, const hub_file *f, const hub_watch *watch,
                             char **text, size_t *length, tern_error *err)
 {
@@ -174,9 +194,11 @@ static tern_status ask_file(const http_settings *s, const hub_plan *p, const hub
   TRY(http_open(s, &h, err));
   char *url = ask_file_url(s, p, f->path);
   tern_status status =
-      url ? ask_text(h, s, &p->repo, f->path, url, (size_t)f->size, watch, &got, NULL, err) : err_nomem(err, "address");
+      url ? ask_text(h, s, &p->repo, f->path, url, TEXT_MOST, watch, &got, NULL, err) : err_nomem(err, "address");
   mem_free(url);
   http_close(h);
+  if (status == TERN_OK)
+    status = check_text(f, &got, err);
   if (status == TERN_OK) {
     *length = got.length;
     *text = buf_take(&got);
@@ -202,7 +224,10 @@ tern_status hub_plan_text(const http_settings *s, const char *cache, const hub_p
     status = blob ? file_read(blob, TEXT_MOST, text, length, err) : ask_file(s, p, f, watch, text, length, err);
   mem_free(blob);
   cache_repo_clear(&r);
-  return status;
+  if (status != TERN_OK || !is_page(*text))
+    return status;
+  mem_free(*text);
+  return err_set(err, TERN_E_FORMAT, "%s: %s is a web page and not JSON: this repo is no model", p->repo.id, path);
 }
 
 /* ---- the pull ---- */

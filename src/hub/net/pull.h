@@ -35,8 +35,8 @@ typedef struct hub_watch {
 tern_status hub_plan_make(const http_settings *s, const char *cache, const hub_repo *repo, const hub_patterns *patterns,
                           const hub_watch *watch, hub_plan *out, tern_error *err);
 void hub_plan_clear(hub_plan *p);
-/* The text of one small file of the plan (mem_free, NUL-terminated); TERN_E_NOT_FOUND where the plan has it not.
- * Nothing is written. */
+/* The text of one small JSON file of the plan (mem_free, NUL-terminated), with the listed hash; TERN_E_NOT_FOUND where
+ * the plan has it not. Nothing is written. */
 tern_status hub_plan_text(const http_settings *s, const char *cache, const hub_plan *p, const char *path,
                           const hub_watch *watch, char **text, size_t *length, tern_error *err);
 /* Brings what is missing, and makes the snapshot visible. *snapshot: its directory (mem_free). */
