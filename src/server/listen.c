@@ -72,14 +72,15 @@ static tern_status failed_at(const char *path, const char *why, tern_error *err)
   return err_set(err, TERN_E_IO, "--unix-socket: %s: %s", path, why);
 }
 
-/* Whether somebody answers there. */
-static bool is_alive(const struct sockaddr_un *at)
+/* Whether it is certain that nobody listens there. A socket of another kind, a full queue or a lack of rights is
+ * somebody. */
+static bool is_dead(const struct sockaddr_un *at)
 {
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) == 0;
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  bool dead = fd >= 0 && connect(fd, (const struct sockaddr *)at, sizeof *at) && errno == ECONNREFUSED;
   if (fd >= 0)
     close(fd);
-  return alive;
+  return dead;
 }
 
 /* A socket that an earlier server left goes; all else that is in the way stays. */
@@ -90,7 +91,7 @@ static tern_status clear_path(const struct sockaddr_un *at, tern_error *err)
     return TERN_OK;
   if (!S_ISSOCK(is.st_mode))
     return failed_at(at->sun_path, "there is a file of this name", err);
-  if (is_alive(at))
+  if (!is_dead(at))
     return failed_at(at->sun_path, "somebody listens there", err);
   return unlink(at->sun_path) ? failed_at(at->sun_path, strerror(errno), err) : TERN_OK;
 }

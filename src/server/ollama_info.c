@@ -101,10 +101,8 @@ static json_t *parameters(const server *s)
 /* What of tools and thinking the model's template and this server know. */
 static json_t *capabilities(const server *s)
 {
-  size_t n = 0;
   json_t *out = json_pack("[s]", "completion");
-  const char *source = s->model->chat ? chat_template_source(s->model->chat, true, &n) : NULL;
-  if (source && oai_template_has(s, true, "tools") && (s->calls || calls_of_template(source, n)))
+  if (s->model->chat && oai_template_has(s, true, "tools") && oai_calls_format(s))
     json_array_append_new(out, json_string("tools"));
   if (s->reasoning)
     json_array_append_new(out, json_string("thinking"));

@@ -74,6 +74,9 @@ bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, 
 bool oai_read_parallel(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 bool oai_read_effort(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault);
+/* How the model writes calls: as the server was told, as the conversion said, as the template shows, which is the
+ * reference's order behind the flag. NULL: that is not known. The model has a chat. */
+const calls_format *oai_calls_format(const server *s);
 /* Whether the chat template, with tools or without, has the word: a variable that it may read. */
 bool oai_template_has(const server *s, bool with_tools, const char *word);
 /* A variable of the template for this request. */

@@ -109,12 +109,17 @@ static bool settle_effort(const server *s, oai_request *r, oai_fault *fault)
   return unsupported(fault);
 }
 
-/* As the server was told, as the conversion said, as the template shows: the reference's order behind the flag. */
-static bool choose_calls(const server *s, oai_request *r, oai_fault *fault)
+const calls_format *oai_calls_format(const server *s)
 {
   size_t n = 0;
   const char *source = chat_template_source(s->model->chat, true, &n), *said = chat_tool_parser(s->model->chat);
-  r->parts.calls = s->calls ? s->calls : said ? calls_find(said) : calls_of_template(source, n);
+  return s->calls ? s->calls : said ? calls_find(said) : source ? calls_of_template(source, n) : NULL;
+}
+
+static bool choose_calls(const server *s, oai_request *r, oai_fault *fault)
+{
+  const char *said = chat_tool_parser(s->model->chat);
+  r->parts.calls = oai_calls_format(s);
   if (r->parts.calls)
     return true;
   if (said)

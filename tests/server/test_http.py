@@ -151,6 +151,11 @@ def test_unix_socket(folder):
     path.write_text("mine")
     done = tern("serve", MODEL, "--unix-socket", path, timeout=20)
     tally.check("a file in the way stays", done.status == 1 and path.read_text() == "mine", done.err)
+    other = folder / "datagrams"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(other))
+        done = tern("serve", MODEL, "--unix-socket", other, timeout=20)
+        tally.check("another program's socket stays", done.status == 1 and other.exists() and "somebody listens" in done.error_line, done.err)
     for flags in (["--unix-socket", "x" * 200], ["--unix-socket", ""], ["--unix-socket", path, "--port", 80], ["--unix-socket", path, "--host", "::1"]):
         done = tern("serve", MODEL, *flags, timeout=20)
         tally.check(f"wrong {str(flags)[:40]}", done.status == 2 and "--unix-socket" in done.error_line, done.err)
