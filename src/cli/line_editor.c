@@ -34,7 +34,8 @@ struct line_editor {
   int error;
   char bytes[4]; /* of a character that has not wholly come */
   size_t n_bytes;
-  bool failed; /* memory ran out within a line */
+  bool failed;  /* memory ran out within a line */
+  bool dropped; /* the line that a signal ended was not empty */
 };
 
 static line_editor *of(EditLine *edit)
@@ -56,6 +57,8 @@ static bool next_byte(line_editor *e, char *out)
 {
   for (;;) {
     if (!sig_await(STDIN_FILENO)) {
+      const LineInfoW *typed = el_wline(e->edit); /* el_wgets empties it on its way out */
+      e->dropped = typed->lastchar > typed->buffer;
       e->end = LINES_INTERRUPTED;
       return false;
     }
@@ -265,6 +268,11 @@ line_editor *editor_open(const lines_options *options)
   if (options->history)
     history_load(options->history, add_entry, e);
   return e;
+}
+
+bool editor_dropped(const line_editor *e)
+{
+  return e->dropped;
 }
 
 lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error)

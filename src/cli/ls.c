@@ -179,7 +179,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   if (a->json)
     out_json(rows);
   else if (!list.n)
-    say("no models in the Hugging Face cache or under TERN_HOME");
+    say("no models in the Hugging Face cache or under TERN_HOME%s", MODELS_HOW_TO_GET);
   models_free(&list);
   return TERN_OK;
 }

@@ -185,19 +185,32 @@ def test_history(folder):
 
 def test_signals(folder):
     chat = Chat(folder / "signals")
-    chat.keys("half a line\3")
-    tally.check("Ctrl-C drops the line", "Ctrl-C again" in chat.await_prompt())
+    chat.keys("half a line")
+    chat.read("a line$")  # what is not read yet is dropped by the kernel
+    chat.keys("\3")
+    tally.check("Ctrl-C drops the line", "Ctrl-C again" not in chat.await_prompt())
+    chat.keys("\3")
+    tally.check("on an empty one it tells how to leave", "Ctrl-C again" in chat.await_prompt())
+    chat.keys("more")
+    chat.read("more$")
+    chat.keys("\3")
+    chat.await_prompt()
     chat.say("whole")
     tally.check("and nothing of it is left", chat.saved(folder) == ["whole"], chat.saved(folder))
     chat.keys("\3")
     chat.await_prompt()
     chat.keys("\3")
     tally.check("twice ends with 130", chat.status() == 130)
+    tally.check("on a line of its own", chat.saw.endswith("\r\n"), chat.saw[-60:])
     chat = Chat(folder / "signals", "--max-tokens", "-1", "--ignore-eos", "--ctx", "100000")
     chat.keys("tell me everything\r")
     time.sleep(0.5)
+    chat.keys("typed ahead")
+    time.sleep(0.2)
     chat.keys("\3")
-    chat.await_prompt()
+    got = chat.await_prompt()
+    tally.check("what is typed meanwhile is not mixed in", got.rfind("typed ahead") < 0 or got.rfind("typed ahead") > got.rfind(">>> "), got[-200:])
+    chat.keys("\25")
     chat.keys("/stats\r")
     tally.check("Ctrl-C stops an answer", "stopped after" in chat.await_prompt())
     os.kill(chat.pid, signal.SIGTERM)
@@ -214,6 +227,22 @@ def test_resize(folder):
     time.sleep(0.2)
     chat.say("y")
     tally.check("a line outlives a resize", chat.saved(folder) == ["x" * 60 + "y"], chat.saved(folder))
+    chat.leave()
+
+
+def test_held(folder):
+    """Output that is held while the window changes: the answer goes on after it."""
+    chat = Chat(folder / "held", "--max-tokens", "-1", "--ignore-eos", "--ctx", "600")
+    chat.keys("tell me everything\r")
+    time.sleep(0.3)
+    chat.keys("\23")  # Ctrl-S
+    time.sleep(0.5)
+    chat.resize(40)
+    os.kill(chat.pid, signal.SIGWINCH)
+    time.sleep(0.2)
+    chat.keys("\21")
+    tally.check("an answer outlives it", "error" not in chat.await_prompt(), chat.saw[-200:])
+    tally.check("and so does the conversation", chat.saved(folder) == ["tell me everything"])
     chat.leave()
 
 
@@ -264,7 +293,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if edits(folder):
-            for test in (test_editing, test_paste, test_history, test_signals, test_resize):
+            for test in (test_editing, test_paste, test_history, test_signals, test_resize, test_held):
                 test(folder)
         else:
             tally.skip("line editing", "tern was built without libedit")
