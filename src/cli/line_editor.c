@@ -14,6 +14,7 @@
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -52,6 +53,29 @@ static wchar_t *show_prompt(EditLine *edit)
 
 /* ---- characters ---- */
 
+/* Takes the line off the screen, which has its new width already, so that it is drawn anew where it began. */
+static void wipe(const line_editor *e)
+{
+  struct winsize size;
+  const LineInfoW *line = el_wline(e->edit);
+  size_t at = wcslen(e->prompt_room), rows = 0;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
+    return;
+  for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+    int width = wcwidth(*c);
+    if (*c == L'\n') {
+      rows += at / size.ws_col + 1;
+      at = 0;
+    } else {
+      at += width > 0 ? (size_t)width : 0;
+    }
+  }
+  rows += at / size.ws_col;
+  if (rows)
+    fprintf(stderr, "\33[%zuA", rows);
+  fputs("\r\33[J", stderr);
+}
+
 /* One byte. False: e->end says why there is none. */
 static bool next_byte(line_editor *e, char *out)
 {
@@ -63,6 +87,7 @@ static bool next_byte(line_editor *e, char *out)
       return false;
     }
     if (sig_resized()) {
+      wipe(e);
       el_resize(e->edit);
       el_wset(e->edit, EL_REFRESH);
       continue;

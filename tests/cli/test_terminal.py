@@ -257,6 +257,33 @@ def test_plain(folder):
     tally.check("a pipe: nothing is kept", not (folder / "pipe" / "history").exists())
 
 
+def on_terminal(*args):
+    """What a verb says on a terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(BINARY, [BINARY, *map(str, args)])
+    said = b""
+    while True:
+        try:
+            data = os.read(fd, 65536)
+        except OSError:
+            break
+        said += data
+        if not data:
+            break
+    os.waitpid(pid, 0)
+    os.close(fd)
+    return said.decode()
+
+
+def test_inspect():
+    short, whole = on_terminal("inspect", MODEL), on_terminal("inspect", MODEL, "-v")
+    tensor = "model.layers.0.self_attn.q_proj.weight"
+    tally.check("inspect at a terminal counts tensors", tensor not in short and "-v lists them" in short, short[-300:])
+    tally.check("inspect -v lists them", tensor in whole)
+    tally.check("inspect in a pipe lists them", tensor in tern("inspect", MODEL).out.decode())
+
+
 def test_progress():
     """A bar while a prompt is read that takes more than a second, and nothing of it is left on stdout."""
     big = HERE.parents[1] / "build" / "models" / "smollm2"
@@ -298,6 +325,7 @@ def main():
         else:
             tally.skip("line editing", "tern was built without libedit")
         test_plain(folder)
+        test_inspect()
         test_progress()
     return tally.close()
 
