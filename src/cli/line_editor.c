@@ -86,6 +86,13 @@ static bool next_byte(line_editor *e, char *out)
       e->end = LINES_INTERRUPTED;
       return false;
     }
+    if (sig_continued()) { /* whoever had the terminal meanwhile left it in modes of its own */
+      el_wset(e->edit, EL_PREP_TERM, 0);
+      el_wset(e->edit, EL_PREP_TERM, 1);
+      fprintf(stderr, "%s\r", paste_on);
+      el_wset(e->edit, EL_REFRESH);
+      continue;
+    }
     if (sig_resized()) {
       wipe(e);
       el_resize(e->edit);
