@@ -11,7 +11,10 @@
  * order is nobody's.
  *
  * Records hold device addresses, matrices excepted: ops_weight.packed points to a cuda_matrix on the host. In exact and
- * in fast all types of records are DT_F32, so nothing here rounds to a half type but keys and values of fast.
+ * in fast the types of records are DT_F32 but behind an embedding of the fp modes, which is bf16 until something of
+ * float32 joins it (a norm's weights, nearly always). What the embedding itself does with it is done here as well
+ * (embed.cu, and the factor of a temperature); records beyond that are refused (cuda_takes). So nothing else rounds to
+ * a half type but keys and values of fast.
  *
  * A launcher, cuda_OP, queues kernels on cx->stream and returns. It must be capturable into a graph: no allocation, no
  * waiting, no host reads of device memory; grids depend on the record, on step->tokens, on step->most_keys (rounded up)

@@ -124,6 +124,8 @@ struct cuda_run {
 };
 
 /* records.cu */
+/* ops_backend.takes: all but records that round to half types (cuda.cuh). */
+bool cuda_takes(const op_record *record);
 /* The index of the record's rates; -1: it does not grow. */
 int cuda_rates_of(const cuda_rates *r, const op_rope *a);
 /* Launches all of them, several as one kernel where there is one with the same bits. */
