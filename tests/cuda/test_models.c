@@ -2,7 +2,7 @@
  * DIR...
  *
  * Each is opened on both backends, in numerics exact and fast, as it is, with quantised keys and values, and with a
- * bounded cache. A prompt in pieces (every row), steps after it, and three timelines of different lengths stepped
+ * bounded cache. A prompt in pieces (every row), steps after it, and nine timelines of different lengths stepped
  * together have to agree. What the CPU refuses, the GPU has to refuse in the same words; it may refuse records that
  * round to half types (cuda_takes), which are counted apart. --runs: instead, each is run N
  * times on the GPU, on two threads at once, and has to give the first run's logits. --long: prompts and contexts that
@@ -16,7 +16,7 @@
 #include "base/half.h"
 #include "engine/session.h"
 
-enum { STEPS = 6, TIMELINES = 3, MOST_PROMPT = 1050, MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) };
+enum { STEPS = 6, TIMELINES = 9, MOST_PROMPT = 1050, MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) };
 
 /* What is read and in which pieces; the timelines that are stepped together. */
 typedef struct shape {
@@ -24,7 +24,8 @@ typedef struct shape {
   size_t timelines[TIMELINES];
 } shape;
 
-static const shape usual = {75, 32, {3, 30, 71}}, longer = {1021, 200, {1, 509, 1023}};
+static const shape usual = {75, 32, {3, 30, 71, 1, 2, 9, 17, 33, 64}},
+                   longer = {1021, 200, {1, 509, 1023, 5, 63, 64, 65, 255, 256}};
 
 /* ---- rows of logits, in the order in which they came ---- */
 

@@ -195,6 +195,10 @@ void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *p
 /* exact_attention.cu, fast_attention.cu. Quantised keys and values are exact's in both. */
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
+/* A rope, the kv_append behind it and the attention behind that as one, where no row has more than one token; what the
+ * rope leaves in q and k stays unwritten. False, and nothing done: not for these. */
+bool cuda_fast_rope_attention(cuda_context *cx, const op_rope *rope, const op_kv_append *append, const op_attention *a,
+                              const cuda_step *s);
 size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads);
 /* Lets kernels ask for the shared memory that they want: once, when the device is opened. */
 void cuda_attention_setup(cuda_context *cx);

@@ -120,7 +120,8 @@ struct cuda_run {
   const float *rate_values; /* [rates][tokens][2] on the device */
   const float *given;       /* embeddings in place of tokens, on the device; NULL: none */
   const uint8_t *use;
-  int slots; /* that the segment touches */
+  int slots;    /* that the segment touches */
+  bool singles; /* no row has more than one token */
 };
 
 /* records.cu */
