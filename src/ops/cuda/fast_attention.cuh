@@ -22,10 +22,10 @@ struct fast_room {
   bool tiles;   /* a tile kernel goes over the same tokens, and takes what belongs together */
 };
 
-/* Keys and values of tokens that are rows of their own, on their way into their blocks, and the rotation of queries and
- * keys before that, for a kernel that does all of it (rope_append of kv.cu is the same alone). k NULL: it is done. */
 enum { FAST_OWN_DIMS = 256 }; /* the most of keys and values that it takes */
 
+/* Keys and values of tokens that are rows of their own, on their way into their blocks, and the rotation of queries and
+ * keys before that, for a kernel that does all of it (rope_append of kv.cu is the same alone). */
 struct fast_turn {
   op_rope rope;
   const float *k, *v; /* [tokens][kv_heads][key_dim], [tokens][kv_heads][value_dim] */

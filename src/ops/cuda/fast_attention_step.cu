@@ -238,7 +238,8 @@ static __device__ float turn(const op_rope &rope, const turned_dim &d, const flo
 
 /* ---- the kernel ---- */
 
-template <int HEADS>
+/* TURNS: `own` is to be done. */
+template <int HEADS, bool TURNS>
 static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s, const fast_room &r,
                                       const fast_turn &own, int buffer, int token)
 {
@@ -246,8 +247,8 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   enum { GROUP = shape::GROUP, THREADS = shape::THREADS };
   extern __shared__ float4 shared[];
   __shared__ float most[HEADS], total[HEADS], warp_most[4][HEADS];
-  __shared__ const __half *from[BLOCKS];                                  /* NULL: nothing of it is seen */
-  __shared__ __half own_key[FAST_OWN_DIMS], own_value[FAST_OWN_DIMS];
+  __shared__ const __half *from[BLOCKS]; /* NULL: nothing of it is seen */
+  __shared__ __half own_key[TURNS ? FAST_OWN_DIMS : 1], own_value[TURNS ? FAST_OWN_DIMS : 1];
   char *blocks = (char *)shared;                                          /* [buffers][buffer] */
   floats<GROUP> *q = (floats<GROUP> *)(blocks + buffers_of(r) * buffer);  /* [GROUPS][key_dim] */
   float *term = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
@@ -276,27 +277,28 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   /* What earlier steps left may be read while the kernel before this one still runs. Otherwise queries come first:
    * behind all that is asked for they would come last. */
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
-  bool early = r.overlap && (own.k || first + FAST_CHUNK <= t.row_position);
+  bool early = r.overlap && (TURNS || first + FAST_CHUNK <= t.row_position);
   /* The block of the chunk that the token's own position is in, and where; -1: none, or it is there already. */
-  int own_block = own.k && t.position >= first && t.position < first + FAST_CHUNK ? (int)(t.position - first) / KV_BLOCK
-                                                                                  : -1;
+  int own_block =
+      TURNS && t.position >= first && t.position < first + FAST_CHUNK ? (int)(t.position - first) / KV_BLOCK : -1;
   int own_at = (int)(t.position % KV_BLOCK);
   turned_dim turned = {};
-  if (own.k && tid < a.key_dim)
+  if (TURNS && tid < a.key_dim)
     turned = turned_of(own.rope, tid, t.position);
   float x[HEADS] = {};
   auto load_queries = [&](int e) {
-    if (own.k && e != tid)
+    if (TURNS && e != tid)
       turned = turned_of(own.rope, e, t.position);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
       if (h >= share.count || e >= a.key_dim)
         x[h] = 0;
       else
-        x[h] = own.k ? turn(own.rope, turned, queries + h * a.key_dim) : queries[h * a.key_dim + e];
+        x[h] = TURNS ? turn(own.rope, turned, queries + h * a.key_dim) : queries[h * a.key_dim + e];
     }
-    if (own_block >= 0 && e < a.key_dim)
-      own_key[e] = __ushort_as_half(fast_half(turn(own.rope, turned, own.k + ((int64_t)token * a.kv_heads + share.kv_head) * a.key_dim)));
+    if (TURNS && own_block >= 0 && e < a.key_dim)
+      own_key[e] = __ushort_as_half(
+          fast_half(turn(own.rope, turned, own.k + ((int64_t)token * a.kv_heads + share.kv_head) * a.key_dim)));
   };
   if (!early) {
     cuda_await();
@@ -326,12 +328,13 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     for (int h = 0; h < HEADS; h++)
       q[h / GROUP * a.key_dim + e].x[h % GROUP] = a.scale * x[h];
   }
-  if (own_block >= 0) {
+  if (TURNS && own_block >= 0) {
     bool stores = share.first % (a.heads / a.kv_heads) == 0; /* of the shares of a key/value head, the first */
     __half *block = (__half *)cuda_blocks(s, a.slot, t.row)[t.position / KV_BLOCK];
 #pragma unroll 1
     for (int e = tid; e < a.value_dim; e += THREADS) {
-      own_value[e] = __ushort_as_half(fast_half(own.v[((int64_t)token * a.kv_heads + share.kv_head) * a.value_dim + e]));
+      own_value[e] =
+          __ushort_as_half(fast_half(own.v[((int64_t)token * a.kv_heads + share.kv_head) * a.value_dim + e]));
       if (stores)
         block[values_at + (size_t)own_at * a.value_dim + e] = own_value[e];
     }
@@ -351,7 +354,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     else
       copy_wait<4>();
     __syncthreads();
-    if (own_block >= 0) {
+    if (TURNS && own_block >= 0) {
       int dims = stage ? a.key_dim - half : half;
       __half *keys = (__half *)(blocks + 2 * stage * buffer) + own_block * half * KV_BLOCK + own_at;
 #pragma unroll 1
@@ -426,7 +429,7 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
         else
           copy_wait<0>();
         __syncthreads();
-        if (b == own_block) {
+        if (TURNS && b == own_block) {
           __half *value = (__half *)(blocks + buffer_of_value(b) * buffer) + own_at * a.value_dim;
 #pragma unroll 1
           for (int n = tid; n < a.value_dim; n += THREADS)
@@ -463,14 +466,13 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   }
 }
 
-template <int HEADS>
+template <int HEADS, bool TURNS>
 static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
-    step_chunk(const __grid_constant__ op_attention a, const __grid_constant__ cuda_step s,
-               const __grid_constant__ fast_room r, const __grid_constant__ fast_turn own, int buffer)
+    step_chunk(op_attention a, cuda_step s, fast_room r, fast_turn own, int buffer)
 {
   cuda_release_next();
   for_lone_tokens(a, s, r.first, r.count, r.tiles, false, [&](int token) {
-    chunk_of_token<HEADS>(a, s, r, own, buffer, token);
+    chunk_of_token<HEADS, TURNS>(a, s, r, own, buffer, token);
     __syncthreads();
   });
   cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
@@ -478,18 +480,18 @@ static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
 
 /* ---- launching ---- */
 
-typedef void step_kernel(const op_attention, const cuda_step, const fast_room, const fast_turn, int);
+typedef void step_kernel(op_attention, cuda_step, fast_room, fast_turn, int);
 
 /* By the query heads of a key/value head, ascending; more than the last go in shares. */
+#define STEP(heads)                                                                                                    \
+  {                                                                                                                    \
+    heads, step_shape<heads>::THREADS, step_chunk<heads, false>, step_chunk<heads, true>                               \
+  }
 static const struct {
   int heads, threads;
-  step_kernel *kernel;
-} step_kernels[] = {
-    {1, step_shape<1>::THREADS, step_chunk<1>},
-    {2, step_shape<2>::THREADS, step_chunk<2>},
-    {4, step_shape<4>::THREADS, step_chunk<4>},
-    {8, step_shape<8>::THREADS, step_chunk<8>},
-};
+  step_kernel *plain, *turns;
+} step_kernels[] = {STEP(1), STEP(2), STEP(4), STEP(8)};
+#undef STEP
 enum { STEP_KERNELS = sizeof step_kernels / sizeof step_kernels[0] };
 
 /* Bytes of a block's values, and of half of the keys of two. */
@@ -524,8 +526,8 @@ void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *
   int i = kernel_of(cx, a, r.units, r.count), heads = step_kernels[i].heads;
   dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
   r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
-  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,
-              turn ? *turn : fast_turn{}, buffer_of(a));
+  cuda_launch(cx, true, turn ? step_kernels[i].turns : step_kernels[i].plain, grid, dim3(step_kernels[i].threads),
+              shared_of(a, r, heads), *a, *s, r, turn ? *turn : fast_turn{}, buffer_of(a));
 }
 
 /* Heads so wide that a chunk does not fit (dims beyond 256) and odd ones have no kernel here. */
@@ -539,5 +541,6 @@ bool fast_step_fits(const cuda_context *cx, const op_attention *a)
 void fast_attention_step_setup(cuda_context *cx)
 {
   for (int i = 0; i < STEP_KERNELS; i++)
-    allow_shared(cx, (const void *)step_kernels[i].kernel, dynamic_most(cx));
+    for (step_kernel *kernel : {step_kernels[i].plain, step_kernels[i].turns})
+      allow_shared(cx, (const void *)kernel, dynamic_most(cx));
 }
