@@ -2,7 +2,7 @@
 #
 #   make run [PROMPT="..."]     a real model's answer         make test     every test
 .DEFAULT_GOAL := build
-.PHONY: build run test test-cuda parity models asan tsan aarch64 fuzz sweep goldens format lint bench install clean help
+.PHONY: build run test test-cuda parity models asan tsan aarch64 fuzz sweep goldens format lint bench install package clean help
 
 # Taken literally, whatever characters it holds: no expansion by make, none by the shell.
 unexport PROMPT
@@ -58,8 +58,11 @@ lint: ## clang-tidy over src/, format check
 bench: ## speed of the starter model
 	@scripts/run-starter.sh --bench
 
-install: build ## library, header and binary under PREFIX
-	@cmake --install build --prefix "$(PREFIX)"
+install: ## program, library, man pages and completions under PREFIX (and DESTDIR)
+	@scripts/setup.sh build && scripts/build.sh build && cmake --install build --prefix "$(PREFIX)"
+
+package: ## a Debian package of it, in build/package
+	@scripts/package.sh
 
 clean: ## remove build folders (models, the reference and all)
 	rm -rf build build-asan build-tsan build-aarch64

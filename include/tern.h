@@ -142,8 +142,23 @@ TERN_API tern_status tern_chat(const tern_model *model, const tern_message *mess
 
 typedef struct tern_session tern_session;
 
+/* Speculation: tokens that may come next are guessed and verified in one forward. A guess counts where it is the very
+ * token that would have been drawn, so answers are the same in every bit, with or without; it is a matter of speed. One
+ * of the three ways; zeroed: none. */
+typedef struct tern_draft {
+  bool lookup;       /* what followed the last tokens where they stood before, in the prompt or the answer */
+  tern_model *model; /* a smaller model with the same vocabulary; must outlive the session. One session or scheduler
+                        at a time uses it */
+  /* The caller's own: fills out[0..most) with guesses of what follows ids[0..n) and returns how many there are. */
+  int (*guess)(void *user, const int32_t *ids, size_t n, int32_t *out, int most);
+  void *user;
+  int tokens;  /* at most so many are guessed ahead, up to 32; 0: 3 of a model, as in mlx-lm, else 10 */
+  bool always; /* so many each time. Else fewer, or none, where former guesses tell that it does not pay */
+} tern_draft;
+
 typedef struct tern_session_options {
-  int context; /* positions admitted; 0: the model's own limit, or 1 << 20 where it declares none */
+  int context;      /* positions admitted; 0: the model's own limit, or 1 << 20 where it declares none */
+  tern_draft draft; /* TERN_E_UNSUPPORTED where its model has another vocabulary, with the first difference */
 } tern_session_options;
 
 TERN_API tern_status tern_session_open(tern_model *model, const tern_session_options *opt, tern_session **out,
@@ -184,6 +199,8 @@ typedef struct tern_generate_options {
   /* Called with whole characters as they become final; text is `length` bytes, not terminated. May be NULL.
    * Returning false ends the answer (finish: "cancelled"). */
   bool (*on_text)(void *user, const char *text, size_t length);
+  /* Called after each piece of the prompt that was read: `done` of its `total` tokens have been. May be NULL. */
+  void (*on_prompt)(void *user, size_t done, size_t total);
   void *user;
 } tern_generate_options;
 
@@ -192,7 +209,8 @@ typedef struct tern_result {
   char *text;         /* the whole answer; tern_free */
   int32_t *ids;       /* generated ids, a final stop id left out; tern_free */
   size_t n_ids;
-  size_t prompt_tokens, cached_tokens; /* cached: prompt tokens whose state was reused */
+  size_t prompt_tokens, cached_tokens;    /* cached: prompt tokens whose state was reused */
+  size_t drafted_tokens, accepted_tokens; /* guessed ahead; those that became part of the answer */
   double prompt_seconds, decode_seconds;
 } tern_result;
 

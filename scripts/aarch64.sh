@@ -34,7 +34,7 @@ if [ "$(cat "$sysroot/complete" 2>/dev/null)" != "$libraries" ]; then
   fetch_libraries >"$dir/fetch.log" 2>&1 ||
     { tail -n 8 "$dir/fetch.log" >&2; echo "aarch64: the arm64 libraries could not be fetched" >&2; exit 1; }
 fi
-scripts/build.sh build-aarch64 "-DCMAKE_TOOLCHAIN_FILE=$PWD/scripts/aarch64.cmake" "-DTERN_SYSROOT=$sysroot" -DTERN_SERVER=OFF
+scripts/build.sh build-aarch64 "-DCMAKE_TOOLCHAIN_FILE=$PWD/scripts/aarch64.cmake" "-DTERN_SYSROOT=$sysroot" -DTERN_SERVER=OFF -DTERN_HUB=OFF -DTERN_EDIT=OFF
 
 # The binary as a command, for scripts.
 cat >"$dir/tern-emulated" <<END

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs the Debian packages that a job needs, where they are missing: setup.sh [build] [test] [tools] [python] [cross]
+# Installs the Debian packages that a job needs, where they are missing: setup.sh [build] [test] [tools] [python] [cross] [package]
 #
 #   build    compiler, CMake, the libraries tern links with        python  to fetch models and to run the script tests
 #   test     what `make test` adds (cmocka; g++, which the reference needs at run time; valgrind)
 #   tools    clang for sanitizers and fuzzing, clang-format, clang-tidy
 #   cross    a compiler for aarch64 and qemu to run its programs (scripts/aarch64.sh)
+#   package  what a Debian package is made and tried with (scripts/package.sh)
 #
 # Says nothing and costs milliseconds when everything is there. Needs root or sudo only when something is missing.
 set -eu
@@ -25,6 +26,9 @@ build() {
   have_lib libutf8proc || want libutf8proc-dev
   have_lib yajl || want libyajl-dev
   have_lib 'libmicrohttpd >= 0.9.75' || want libmicrohttpd-dev
+  have_lib libedit || want libedit-dev
+  have_lib 'libcurl >= 7.85' || want libcurl4-gnutls-dev
+  have_lib nettle || want nettle-dev
 }
 
 python() {
@@ -58,11 +62,16 @@ cross() {
   have qemu-aarch64 || want qemu-user
 }
 
+package() {
+  have dpkg-shlibdeps || want dpkg-dev
+  have debootstrap || want debootstrap
+}
+
 for group in "${@:-build}"; do
   case $group in
-    build | python | tools | cross) "$group" ;;
+    build | python | tools | cross | package) "$group" ;;
     test) test_ ;;
-    *) echo "setup: unknown group '$group': use build, test, tools, python, cross" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group': use build, test, tools, python, cross, package" >&2; exit 2 ;;
   esac
 done
 [ -n "$packages" ] || exit 0

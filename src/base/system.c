@@ -31,6 +31,11 @@ size_t system_memory_available(void)
   size_t available = kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
   size_t limit = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
   if (limit != SIZE_MAX && used != SIZE_MAX) {
+    /* What is cached of files gives way: a group that has just written a model is not full. */
+    size_t active = number_in("/sys/fs/cgroup/memory.stat", "\nactive_file");
+    size_t inactive = number_in("/sys/fs/cgroup/memory.stat", "\ninactive_file");
+    size_t cached = active != SIZE_MAX && inactive != SIZE_MAX ? active + inactive : 0;
+    used = used > cached ? used - cached : 0;
     size_t left = limit > used ? limit - used : 0;
     available = left < available ? left : available;
   }

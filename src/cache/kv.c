@@ -144,14 +144,25 @@ size_t kv_store_bytes(const kv_store *store)
   return store->bytes;
 }
 
+size_t kv_store_held(const kv_store *store)
+{
+  size_t bytes = store->bytes;
+  for (int i = 0; i < store->n_lanes; i++)
+    for (form f = PLAIN; f < FORMS; f++) {
+      const shelf *s = &store->lanes[i].shelves[f];
+      bytes -= (s->count - s->promised) * s->block_bytes;
+    }
+  return bytes;
+}
+
 /* Blocks that a sequence of `positions` may hold at once in this lane, a copy of its last one included. */
 static size_t need_of(const lane *l, int64_t positions, int piece)
 {
   size_t all = blocks_for(positions) + 1;
   if (!l->slot.window)
     return all;
-  /* The window, the piece being written, the kept head; each may straddle one block more. */
-  size_t ring = blocks_for(l->slot.window) + blocks_for(piece) + blocks_for(l->slot.keep) + 4;
+  /* The window and its slack, the piece being written, the kept head; each may straddle one block more. */
+  size_t ring = blocks_for(l->slot.window + KV_SLACK) + blocks_for(piece) + blocks_for(l->slot.keep) + 4;
   return ring < all ? ring : all;
 }
 
@@ -165,12 +176,26 @@ static size_t lane_need(const lane *l, form f, int64_t positions, int piece)
   return positions > start ? need_of(l, positions, piece) : 0;
 }
 
+size_t kv_store_slot_estimate(const kv_store *store, int slot, int64_t positions, int piece)
+{
+  const lane *l = &store->lanes[slot];
+  size_t bytes = 0;
+  for (form f = PLAIN; f < FORMS; f++)
+    bytes += lane_need(l, f, positions, piece) * l->shelves[f].block_bytes;
+  return bytes;
+}
+
+size_t kv_store_slot_token_bytes(const kv_store *store, int slot)
+{
+  const lane *l = &store->lanes[slot];
+  return l->shelves[l->slot.quant.bits ? QUANTISED : PLAIN].block_bytes / KV_BLOCK;
+}
+
 size_t kv_store_estimate(const kv_store *store, int64_t positions, int piece)
 {
   size_t bytes = 0;
   for (int i = 0; i < store->n_lanes; i++)
-    for (form f = PLAIN; f < FORMS; f++)
-      bytes += lane_need(&store->lanes[i], f, positions, piece) * store->lanes[i].shelves[f].block_bytes;
+    bytes += kv_store_slot_estimate(store, i, positions, piece);
   return bytes;
 }
 
@@ -178,8 +203,8 @@ size_t kv_store_token_bytes(const kv_store *store)
 {
   size_t bytes = 0;
   for (int i = 0; i < store->n_lanes; i++)
-    bytes += store->lanes[i].shelves[store->lanes[i].slot.quant.bits ? QUANTISED : PLAIN].block_bytes;
-  return bytes / KV_BLOCK;
+    bytes += kv_store_slot_token_bytes(store, i);
+  return bytes;
 }
 
 static tern_status add_block(kv_store *store, shelf *s, void *data, slab *from, tern_error *err)
@@ -477,7 +502,7 @@ tern_status kv_seq_prepare(kv_seq *seq, int64_t first, int count, tern_error *er
     const kv_slot *slot = &seq->store->lanes[n].slot;
     if (slot->window) {
       /* The token at `first` sees positions from first + 1 - window on, besides the kept ones. */
-      int64_t unseen = first + 1 - slot->window;
+      int64_t unseen = first + 1 - slot->window - KV_SLACK;
       if (unseen > 0) { /* what a ring frees, it may take again */
         table *t = &seq->tables[n];
         size_t kept = blocks_for(slot->keep), end = (size_t)(unseen / KV_BLOCK);
@@ -553,4 +578,110 @@ tern_status kv_seq_clone(kv_seq *to, const kv_seq *from, tern_error *err)
     to->tables[n].form = source->form;
   }
   return TERN_OK;
+}
+
+/* ---- images ---- */
+
+int kv_store_slots(const kv_store *store)
+{
+  return store->n_lanes;
+}
+
+size_t kv_store_block_bytes(const kv_store *store, int slot, bool quantised)
+{
+  const lane *l = &store->lanes[slot];
+  return quantised && !l->slot.quant.bits ? 0 : l->shelves[quantised ? QUANTISED : PLAIN].block_bytes;
+}
+
+kv_table kv_seq_table(const kv_seq *seq, int slot)
+{
+  const table *t = &seq->tables[slot];
+  return (kv_table){.quantised = t->form == QUANTISED, .size = t->size, .first = t->first};
+}
+
+void kv_seq_places(const kv_seq *seq, int slot, const kv_seq *with, uint8_t *places)
+{
+  const table *t = &seq->tables[slot], *other = with ? &with->tables[slot] : NULL;
+  for (size_t i = 0; i < t->size; i++) {
+    bool shared = other && i < other->size && other->blocks[i] == t->blocks[i];
+    places[i] = !t->blocks[i] ? KV_NOTHING : shared ? KV_SHARED : KV_OWN;
+  }
+}
+
+void kv_seq_read_block(const kv_seq *seq, int slot, size_t i, void *to)
+{
+  const table *t = &seq->tables[slot];
+  ops_context *cx = seq->store->cx;
+  cx->backend->read(cx, to, t->data[i], seq->store->lanes[slot].shelves[t->form].block_bytes);
+}
+
+void kv_seq_write_block(kv_seq *seq, int slot, size_t i, const void *from)
+{
+  table *t = &seq->tables[slot];
+  ops_context *cx = seq->store->cx;
+  cx->backend->write(cx, t->data[i], from, seq->store->lanes[slot].shelves[t->form].block_bytes);
+}
+
+/* Whether `length` tokens may have such a table: in the right form, and no block behind them. */
+static bool plausible(const lane *l, const kv_table *image, int64_t length)
+{
+  const ops_kv_quant *q = &l->slot.quant;
+  bool plain = !q->bits || (q->start > 0 && length <= q->start), quantised = q->bits && length >= q->start;
+  if (!(image->quantised ? quantised : plain) || image->first > image->size || (image->first && !l->slot.window))
+    return false;
+  for (size_t i = blocks_for(length); i < image->size; i++)
+    if (image->places[i] != KV_NOTHING)
+      return false;
+  return true;
+}
+
+static tern_status restore_lane(kv_seq *seq, int slot, const kv_table *image, const kv_seq *with, tern_error *err)
+{
+  lane *l = &seq->store->lanes[slot];
+  table *t = &seq->tables[slot];
+  const table *other = with ? &with->tables[slot] : NULL;
+  size_t own = 0;
+  t->form = image->quantised ? QUANTISED : PLAIN;
+  for (size_t i = 0; i < image->size; i++)
+    own += image->places[i] == KV_OWN;
+  if (!widen(seq, slot, image->size))
+    return err_nomem(err, "key/value tables");
+  set_promise(l, t, t->form, own);
+  const shelf *s = &l->shelves[t->form];
+  if (s->count < s->promised)
+    TRY(add_blocks(seq->store, &l->shelves[t->form], s->promised - s->count, err));
+  t->first = image->first;
+  for (size_t i = 0; i < image->size; i++) {
+    bool there = other && i < other->size && other->blocks[i] && other->form == t->form;
+    if (image->places[i] == KV_OWN)
+      put(t, i, take(l, t, t->form));
+    else if (image->places[i] == KV_SHARED && there) {
+      other->blocks[i]->references++;
+      put(t, i, other->blocks[i]);
+    } else if (image->places[i] != KV_NOTHING)
+      return err_set(err, TERN_E_FORMAT, "key/value slot %d: place %zu is of no known kind", slot, i);
+  }
+  return TERN_OK;
+}
+
+tern_status kv_seq_restore(kv_seq *seq, const kv_table *tables, const kv_seq *with, int64_t length, tern_error *err)
+{
+  tern_status status = TERN_OK;
+  kv_seq_truncate(seq, 0);
+  for (int i = 0; i < seq->store->n_lanes && status == TERN_OK; i++)
+    status = plausible(&seq->store->lanes[i], &tables[i], length)
+                 ? restore_lane(seq, i, &tables[i], with, err)
+                 : err_set(err, TERN_E_FORMAT, "key/value slot %d: not the table of %lld tokens", i, (long long)length);
+  if (status == TERN_OK && !kv_seq_can_resume(seq, length))
+    status = err_set(err, TERN_E_FORMAT, "keys and values: blocks of %lld tokens are missing", (long long)length);
+  if (status != TERN_OK) {
+    drop_promises(seq);
+    for (int i = 0; i < seq->store->n_lanes; i++)
+      drop_range(seq, i, 0, seq->tables[i].size);
+    for (int i = 0; i < seq->store->n_lanes; i++) {
+      seq->tables[i].form = first_form(&seq->store->lanes[i].slot);
+      seq->tables[i].first = 0;
+    }
+  }
+  return status;
 }

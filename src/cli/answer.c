@@ -2,14 +2,18 @@
 #include "cli/answer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "cli/out.h"
 #include "cli/signals.h"
+#include "engine/draft.h"
+#include "engine/fit.h"
 #include "engine/prompt.h"
 #include "format/json_util.h"
 
@@ -158,6 +162,37 @@ static tern_status read_sampling(answerer *r, tern_error *err)
   return TERN_OK;
 }
 
+/* ---- speculation ---- */
+
+/* The draft model has the same numerics, backend and threads; what changes keys and values has nothing to decide there.
+ */
+static tern_status open_draft_model(answerer *r, tern_model_options options, tern_error *err)
+{
+  char *dir;
+  tern_status status = use_dir(r->args, r->args->draft_model, NEED_WEIGHTS, &dir, err);
+  if (status == TERN_OK) {
+    options.max_kv_size = options.kv_bits = options.kv_group_size = options.quantized_kv_start = 0;
+    status = use_prepare(dir, &options, err);
+    if (status == TERN_OK)
+      status = tern_model_open(dir, &options, &r->draft_model, err);
+    mem_free(dir);
+  }
+  return status == TERN_OK ? TERN_OK : err_prefix(err, status, "--draft-model");
+}
+
+static tern_status open_draft(answerer *r, const tern_model_options *options, tern_error *err)
+{
+  const cli_args *a = r->args;
+  if (a->draft_model && a->lookup)
+    return err_set(err, TERN_E_USAGE, "--draft-model and --prompt-lookup exclude each other");
+  if (a->draft_tokens && !a->draft_model && !a->lookup)
+    return err_set(err, TERN_E_USAGE, "--num-draft-tokens: changes nothing without --draft-model or --prompt-lookup");
+  if (a->draft_model)
+    TRY(open_draft_model(r, *options, err));
+  r->draft = (tern_draft){.lookup = a->lookup, .model = r->draft_model, .tokens = a->draft_tokens};
+  return draft_check(&r->draft, r->model, err);
+}
+
 /* ---- open ---- */
 
 tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_error *err)
@@ -167,7 +202,10 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
   TRY(use_options(a, &options, err));
   TRY(use_prepare(dir, &options, err));
   double start = use_seconds();
-  TRY(tern_model_open(dir, &options, &out->model, err));
+  say_working("opening", dir);
+  tern_status opened = tern_model_open(dir, &options, &out->model, err);
+  say_progress_end();
+  TRY(opened);
   out->open_ms = 1e3 * (use_seconds() - start);
   use_warn_backend(out->model->net->backend_fault.text);
   use_warn_prepared(out->model->net->prepared_fault.text);
@@ -175,12 +213,15 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", out->open_ms, out->model->info.profile,
            out->model->info.numerics, out->model->info.backend, out->model->info.threads,
            out->model->info.prepared ? "prepared" : "as mapped");
+  TRY(path_place(dir, fit_check(out->model->net, a->context, err), err));
+  TRY(open_draft(out, &options, err));
   TRY(open_template(out, err));
   return read_sampling(out, err);
 }
 
 void answer_close(answerer *r)
 {
+  tern_model_close(r->draft_model);
   tern_model_close(r->model);
   json_decref(r->variables);
   mem_free(r->bias_ids);
@@ -236,6 +277,28 @@ static tern_status nothing(size_t n, tern_result *result, tern_error *err)
   return err_nomem(err, "answer");
 }
 
+/* What stands between the engine and a verb: a bar while a long prompt is read, gone before the first text. */
+typedef struct relay {
+  bool (*on_text)(void *user, const char *text, size_t length);
+  void *user;
+  double start;
+} relay;
+
+static bool pass_text(void *user, const char *text, size_t length)
+{
+  const relay *to = user;
+  say_progress_end();
+  return to->on_text(to->user, text, length);
+}
+
+static void show_reading(void *user, size_t done, size_t total)
+{
+  enum { SOON = 1 }; /* seconds in which nobody wonders */
+  const relay *to = user;
+  if (use_seconds() - to->start > SOON)
+    say_progress("reading", (double)done, (double)total);
+}
+
 tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *ids, size_t n, uint64_t seed,
                             bool (*on_text)(void *user, const char *text, size_t length), void *user,
                             tern_result *result, tern_error *err)
@@ -243,14 +306,17 @@ tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *i
   tern_generate_options options = r->options;
   options.sampling.seed = seed;
   options.sampling.continue_draws = true; /* a session that has not drawn yet starts from the seed */
-  options.on_text = on_text;
-  options.user = user;
+  relay to = {on_text, user, use_seconds()};
+  options.on_text = pass_text;
+  options.on_prompt = show_reading;
+  options.user = &to;
   if (n && options.max_tokens == 0)
     return nothing(n, result, err);
   session_uncancel(s->timeline);
   sig_watch(cancel, s); /* at once, where a signal has come already */
   tern_status status = engine_generate(s, ids, n, &options, result, err);
   sig_release();
+  say_progress_end();
   return status;
 }
 
@@ -267,8 +333,11 @@ double answer_decode_rate(const tern_result *result)
 
 void answer_say_stats(const tern_result *result, uint64_t seed)
 {
-  say("prompt %zu tokens (%zu cached) at %.1f tok/s; answer %zu tokens at %.1f tok/s (%s); peak memory %.0f MB; seed "
+  char guesses[64] = "";
+  if (result->drafted_tokens)
+    snprintf(guesses, sizeof guesses, "; %zu of %zu guesses right", result->accepted_tokens, result->drafted_tokens);
+  say("prompt %zu tokens (%zu cached) at %.1f tok/s; answer %zu tokens at %.1f tok/s (%s)%s; peak memory %.0f MB; seed "
       "%llu",
       result->prompt_tokens, result->cached_tokens, answer_prompt_rate(result), result->n_ids,
-      answer_decode_rate(result), result->finish, use_peak_mb(), (unsigned long long)seed);
+      answer_decode_rate(result), result->finish, guesses, use_peak_mb(), (unsigned long long)seed);
 }

@@ -8,6 +8,8 @@
 typedef struct answerer {
   const cli_args *args;
   tern_model *model;
+  tern_model *draft_model; /* --draft-model; NULL: none */
+  tern_draft draft;        /* the flags of speculation */
   double open_ms;
   json_t *variables;             /* --chat-template-args */
   tern_generate_options options; /* callbacks are the verb's */

@@ -60,6 +60,10 @@ static const struct {
     {"-t", "--threads", "the number of threads is --threads N"},
     {"-s", "--seed", "the seed is --seed N"},
     {"--temperature", "--temp", "the temperature is --temp X"},
+    {"-md", "--draft-model", "the draft model is --draft-model MODEL"},
+    {"--model-draft", "--draft-model", "the draft model is --draft-model MODEL"},
+    {"--draft", "--num-draft-tokens", "the number of drafted tokens is --num-draft-tokens N"},
+    {"--draft-max", "--num-draft-tokens", "the number of drafted tokens is --num-draft-tokens N"},
     {"-ngl", NULL, "this build has no GPU to put layers on"},
     {"--n-gpu-layers", NULL, "this build has no GPU to put layers on"},
 };

@@ -18,12 +18,16 @@ typedef enum cli_verb_id {
   VERB_RENDER,
   VERB_INSPECT,
   VERB_LS,
+  VERB_PULL,
+  VERB_RM,
+  VERB_GC,
   VERB_IMPORT,
   VERB_PREPARE,
   VERB_BENCH,
   VERB_PPL,
   VERB_PARITY,
   VERB_DOCTOR,
+  VERB_COMPLETIONS,
   VERB_HELP,
   VERB_VERSION,
   VERB_COUNT
@@ -43,7 +47,7 @@ typedef struct cli_ints {
   size_t n, capacity;
 } cli_ints;
 
-enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 96 };
+enum { CLI_MAX_WORDS = 3, CLI_MAX_FLAGS = 128 };
 
 typedef struct cli_args {
   const char *words[CLI_MAX_WORDS]; /* what is no flag: MODEL, PROMPT, ... */
@@ -65,17 +69,27 @@ typedef struct cli_args {
   const char *logit_bias;
   uint64_t seed;
   cli_strings stops, extra_eos;
+  /* speculation */
+  const char *draft_model;
+  int draft_tokens;
+  bool lookup;
   /* serving */
   const char *host;
-  cli_strings aliases;
-  int port, rows, queue, prefixes;
+  const char *api_key_file, *unix_socket, *tls_cert, *tls_key;
+  cli_strings aliases, api_keys, origins;
+  int port, rows, queue, prefixes, drain;
+  const char *prefix_dir;
+  int prefix_dir_mb;
+  const char *tool_parser, *reasoning_parser;
   /* logits */
   const char *ids, *feed, *ids_file, *out, *trace;
   int steps, split; /* cli_split */
   /* text */
   const char *json_file, *template_file;
+  /* the hub's cache */
+  cli_strings include, exclude;
   /* measuring */
-  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths;
+  cli_ints bench_prompts, bench_decodes, bench_batches, bench_depths, bench_guesses;
   const char *text_file, *against, *golden;
   int sequence_length, num_samples, repeats;
   int gpu;
@@ -83,9 +97,12 @@ typedef struct cli_args {
   /* switches, in the order of the groups above */
   bool help, verbose, json, mlock, raw, default_template, ignore_eos, stats, all;
   bool no_special, pieces, skip_special, stream, as_ids, types;
-  bool prepare, no_prepare;
+  bool prepare, no_prepare, man, no_history;
+  bool yes, bare_ids;
   char *prepared_dir; /* TERN_HOME/prepared, by main; NULL: there is no home */
 } cli_args;
+
+typedef struct cli_flag cli_flag;
 
 typedef struct cli_verb {
   const char *name, *operands, *summary;
@@ -118,6 +135,13 @@ tern_status args_need_model(const cli_args *a, const char **model, const char **
 /* Help of one verb and of the whole, to stdout; see help.c. */
 void help_verb(cli_verb_id verb);
 void help_all(void);
+/* The same as man pages; see manual.c. */
+void manual_verb(cli_verb_id verb);
+void manual_all(void);
+/* What both say: of MODEL, and of the environment. */
+extern const char *const help_model, *const help_environment;
+/* Whether a flag has a default that is worth telling. */
+bool help_shows_default(const cli_flag *f);
 /* The verb called `name`; VERB_COUNT: none, *nearest (may be NULL) then gets the name that may have
  * been meant, or NULL. */
 cli_verb_id help_find_verb(const char *name, const char **nearest);
@@ -139,7 +163,7 @@ typedef enum flag_kind {
   FLAG_INTS,    /* cli_ints, each in [lo, hi] */
 } flag_kind;
 
-typedef struct cli_flag {
+struct cli_flag {
   const char *names; /* "--temp|-t": the first one is the flag's, the others are aliases */
   flag_kind kind;
   uint32_t verbs; /* bits by cli_verb_id */
@@ -149,7 +173,7 @@ typedef struct cli_flag {
   const char *choices; /* "exact|native" */
   const char *value;   /* what help calls the value */
   const char *help;
-} cli_flag;
+};
 
 extern const cli_flag cli_flags[];
 extern const size_t cli_n_flags;

@@ -2,7 +2,9 @@
  *
  * Protocol. For each depth and batch size: so many timelines of random ids are brought to the depth, untimed; then each
  * prompt size is read, and each decode count stepped, as often as -r says, back at the depth each time. One untimed
- * round warms up. A batch of prompts is read one timeline after another, a batch of decodes in one forward a step.
+ * round warms up. A batch of prompts is read one timeline after another, a batch of decodes in one forward a step. With
+ * -g, a decode step of one timeline carries guesses besides, and takes them back: what speculation costs where none is
+ * right. (Where k of them are, that many tokens more come of the same time.)
  *
  * Weight traffic counts every tensor once a forward, but for an embedding table of its own, of which rows are gathered.
  * The share compares it with what reading memory reaches here, measured at the end so that its buffer is not in the
@@ -19,14 +21,14 @@
 #include "cli/signals.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
-#include "engine/session.h"
+#include "engine/reply.h"
 #include "ops/cuda/plugin.h"
 
 enum { MOST_BATCH = 64, MOST_ROWS = 4096, MOST_REPEATS = 1000 };
 
 typedef struct bench_row {
   bool decode;
-  int n, depth, batch;
+  int n, depth, batch, guesses;
   double tok_s, sd, ms, gb_s;
   double *rates; /* [repeats], owned */
 } bench_row;
@@ -124,10 +126,31 @@ static tern_status time_decode(bench *b, int depth, int n, double *seconds, tern
   return TERN_OK;
 }
 
+/* Steps with guesses behind them that are all wrong. */
+static tern_status time_guesses(bench *b, const bench_row *row, double *seconds, tern_error *err)
+{
+  int32_t next[1 + REPLY_MOST_DRAFTS];
+  int begin = row->depth ? row->depth : 1;
+  session_sink sink = {ignore_row, NULL};
+  TRY(bring_to(b, 0, begin, begin + row->n + row->guesses, err));
+  double start = use_seconds();
+  for (int step = 0; step < row->n; step++) {
+    size_t length = session_length(b->sessions[0]);
+    for (int i = 0; i <= row->guesses; i++)
+      next[i] = draw(b);
+    TRY(session_steps(b->sessions[0], next, 1 + row->guesses, &sink, err));
+    TRY(session_rewind(b->sessions[0], length + 1, err));
+  }
+  *seconds = use_seconds() - start;
+  return TERN_OK;
+}
+
 /* ---- rows ---- */
 
 static tern_status time_once(bench *b, const bench_row *row, double *seconds, tern_error *err)
 {
+  if (row->guesses)
+    return time_guesses(b, row, seconds, err);
   return row->decode ? time_decode(b, row->depth, row->n, seconds, err)
                      : time_prompt(b, row->depth, row->n, seconds, err);
 }
@@ -173,6 +196,20 @@ static tern_status measure(bench *b, bench_row row, tern_error *err)
   return TERN_OK;
 }
 
+/* Guesses are measured on one timeline alone. */
+static tern_status measure_decodes(bench *b, int depth, int count, int n, tern_error *err)
+{
+  const cli_ints *guesses = &b->args->bench_guesses;
+  tern_status status = TERN_OK;
+  if (!guesses->items)
+    return measure(b, (bench_row){.decode = true, .n = n, .depth = depth, .batch = count}, err);
+  for (size_t i = 0; i < guesses->n && status == TERN_OK; i++)
+    if (guesses->items[i] == 0 || count == 1)
+      status = measure(
+          b, (bench_row){.decode = true, .n = n, .depth = depth, .batch = count, .guesses = guesses->items[i]}, err);
+  return status;
+}
+
 static tern_status measure_at(bench *b, int depth, int count, const cli_ints *prompts, const cli_ints *decodes,
                               tern_error *err)
 {
@@ -180,7 +217,7 @@ static tern_status measure_at(bench *b, int depth, int count, const cli_ints *pr
   for (size_t i = 0; i < prompts->n && status == TERN_OK; i++)
     status = measure(b, (bench_row){.n = prompts->items[i], .depth = depth, .batch = count}, err);
   for (size_t i = 0; i < decodes->n && status == TERN_OK; i++)
-    status = measure(b, (bench_row){.decode = true, .n = decodes->items[i], .depth = depth, .batch = count}, err);
+    status = measure_decodes(b, depth, count, decodes->items[i], err);
   close_sessions(b);
   return status;
 }
@@ -223,8 +260,8 @@ static tern_status measure_all(bench *b, tern_error *err)
                  *depths = or_default(&a->bench_depths, &default_d);
   size_t most = (size_t)largest(depths) + (size_t)largest(prompts) + 1;
   int longest = largest(prompts) > largest(decodes) ? largest(prompts) : largest(decodes);
-  TRY(check_fits(b, largest(depths) + longest, largest(batches), err));
-  b->planned = (prompts->n + decodes->n) * batches->n * depths->n;
+  TRY(check_fits(b, largest(depths) + longest + largest(&a->bench_guesses), largest(batches), err));
+  b->planned = (prompts->n + decodes->n * (a->bench_guesses.n ? a->bench_guesses.n : 1)) * batches->n * depths->n;
   b->ids = mem_array(most, sizeof *b->ids);
   if (!b->ids)
     return err_nomem(err, "token ids");
@@ -267,9 +304,10 @@ static void print_json(const bench *b, const char *dir)
     json_t *samples = json_array();
     for (int k = 0; k < b->args->repeats; k++)
       out_append(&samples, json_real(r->rates[k]));
-    out_append(&rows, json_pack("{ss si si si sf sf sf sf sf so}", "kind", r->decode ? "decode" : "prompt", "n", r->n,
-                                "depth", r->depth, "batch", r->batch, "tok_s", r->tok_s, "sd", r->sd, "ms", r->ms,
-                                "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth), "samples", samples));
+    out_append(&rows,
+               json_pack("{ss si si si si sf sf sf sf sf so}", "kind", r->decode ? "decode" : "prompt", "n", r->n,
+                         "depth", r->depth, "batch", r->batch, "guesses", r->guesses, "tok_s", r->tok_s, "sd", r->sd,
+                         "ms", r->ms, "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth), "samples", samples));
   }
   out_json(json_pack("{ss ss ss sb si sf sf sf so}", "model", dir, "numerics", use_numerics_name(b->m->numerics),
                      "backend", b->m->cx.backend->name, "prepared", b->m->prepared != NULL, "threads",
@@ -284,12 +322,18 @@ static void print_table(const bench *b, const char *dir)
              err_clean_copy(dir, shown, sizeof shown), use_numerics_name(b->m->numerics), b->m->cx.backend->name,
              b->m->prepared ? "prepared" : "as mapped", pool_size(b->m->workers),
              pool_size(b->m->workers) > 1 ? "s" : "", b->open_ms, b->peak_mb, b->bandwidth);
-  out_printf("| kind   |      n |  depth | batch |            tok/s |  ms/token | weights GB/s | share |\n");
-  out_printf("|--------|-------:|-------:|------:|-----------------:|----------:|-------------:|------:|\n");
+  bool guesses = b->args->bench_guesses.items;
+  out_printf("| kind   |      n |  depth | batch |%s            tok/s |  ms/token | weights GB/s | share |\n",
+             guesses ? " guesses |" : "");
+  out_printf("|--------|-------:|-------:|------:|%s-----------------:|----------:|-------------:|------:|\n",
+             guesses ? "--------:|" : "");
   for (size_t i = 0; i < b->n_rows; i++) {
     const bench_row *r = &b->rows[i];
-    out_printf("| %-6s | %6d | %6d | %5d | %8.1f ± %5.1f | %9.3f | %12.1f | %4.0f%% |\n",
-               r->decode ? "decode" : "prompt", r->n, r->depth, r->batch, r->tok_s, r->sd, r->ms, r->gb_s,
+    char column[24] = "";
+    if (guesses)
+      snprintf(column, sizeof column, " %7d |", r->guesses);
+    out_printf("| %-6s | %6d | %6d | %5d |%s %8.1f ± %5.1f | %9.3f | %12.1f | %4.0f%% |\n",
+               r->decode ? "decode" : "prompt", r->n, r->depth, r->batch, column, r->tok_s, r->sd, r->ms, r->gb_s,
                100 * use_rate(r->gb_s, b->bandwidth));
   }
 }

@@ -8,39 +8,32 @@
  * Every turn renders the whole conversation; the session reuses what it has read before. The
  * random numbers start from the seed once and go on from turn to turn.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/distance.h"
 #include "base/mem.h"
 #include "cli/answer.h"
+#include "cli/env.h"
+#include "cli/lines.h"
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "cli/whole_file.h"
 #include "format/json_util.h"
 
-enum { MOST_LINE = 16 << 20, MOST_FILE = 64 << 20 };
-
-/* What has been read of stdin and not used yet. Not stdio's: before waiting one has to know that nothing is left. */
-typedef struct source {
-  char data[4096];
-  size_t at, n;
-  int error; /* errno of a read that failed */
-} source;
+enum { MOST_FILE = 64 << 20 };
 
 typedef struct talk {
   answerer r;
-  source in;
+  lines *in;
+  char *history; /* a file; NULL: none */
   tern_session *session;
   json_t *messages;
   uint64_t seed;
   unsigned turn;
   buf answer;       /* the running one */
-  bool terminal;    /* a person types */
   tern_result last; /* of the last answer, without its text and ids */
   bool answered;
   /* Where the last answer was stopped, what is known of it: the engine gives no result then. */
@@ -50,55 +43,6 @@ typedef struct talk {
 } talk;
 
 /* ---- reading ---- */
-
-typedef enum read_end { READ_LINE, READ_EOF, READ_INTERRUPTED, READ_TOO_LONG, READ_FAILED } read_end;
-
-static void show_prompt(const talk *t, const char *prompt)
-{
-  if (!t->terminal)
-    return;
-  fputs(prompt, stderr);
-  fflush(stderr);
-}
-
-/* READ_LINE: there is more now. */
-static read_end fill(source *in)
-{
-  for (;;) {
-    if (!sig_await(STDIN_FILENO))
-      return READ_INTERRUPTED;
-    ssize_t n = read(STDIN_FILENO, in->data, sizeof in->data);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-      continue;
-    if (n < 0) {
-      in->error = errno;
-      return READ_FAILED;
-    }
-    in->at = 0;
-    in->n = (size_t)n;
-    return n ? READ_LINE : READ_EOF;
-  }
-}
-
-/* Appends one line, without its end. */
-static read_end read_line(source *in, buf *line)
-{
-  for (;;) {
-    if (in->at == in->n) {
-      read_end end = fill(in);
-      if (end == READ_EOF && line->length)
-        return READ_LINE;
-      if (end != READ_LINE)
-        return end;
-    }
-    char c = in->data[in->at++];
-    if (c == '\n')
-      return READ_LINE;
-    if (line->length >= MOST_LINE)
-      return READ_TOO_LONG;
-    buf_addc(line, c);
-  }
-}
 
 static bool ends_with(const buf *b, const char *end)
 {
@@ -113,12 +57,11 @@ static void cut(buf *b, size_t n)
 }
 
 /* One message, which may be several lines. */
-static read_end read_message(talk *t, buf *text)
+static lines_end read_message(talk *t, buf *text)
 {
   buf_clear(text);
-  show_prompt(t, ">>> ");
-  read_end end = read_line(&t->in, text);
-  if (end != READ_LINE)
+  lines_end end = lines_read(t->in, ">>> ", text);
+  if (end != LINES_READ)
     return end;
   bool block = text->length >= 3 && !memcmp(text->data, "\"\"\"", 3);
   if (block) {
@@ -131,24 +74,23 @@ static read_end read_message(talk *t, buf *text)
     if (closed)
       cut(text, 3);
     if (!goes_on || text->failed)
-      return READ_LINE;
+      return LINES_READ;
     if (!block)
       cut(text, 1);
     buf_addc(text, '\n');
-    show_prompt(t, "... ");
     size_t before = text->length;
     buf line = {0};
-    end = read_line(&t->in, &line);
+    end = lines_read(t->in, "... ", &line);
     buf_add(text, line.data ? line.data : "", line.length);
     text->failed = text->failed || line.failed;
     buf_free(&line);
     if (text->failed)
-      return READ_LINE;
-    if (end == READ_EOF) {
+      return LINES_READ;
+    if (end == LINES_EOF) {
       cut(text, text->length - before + 1);
-      return READ_LINE;
+      return LINES_READ;
     }
-    if (end != READ_LINE)
+    if (end != LINES_READ)
       return end;
   }
 }
@@ -265,7 +207,9 @@ static bool command_help(talk *t, const char *rest)
       "/load FILE       take one up again\n"
       "/stats           speed and memory of the last answer\n"
       "/exit            leave (so does the end of input)\n"
-      "A line that ends in \\ goes on; \"\"\" begins and ends a block; Ctrl-C stops an answer");
+      "A line that ends in \\ goes on; \"\"\" begins and ends a block; Alt-Enter breaks a line, and a paste keeps its "
+      "lines;\n"
+      "up, down and Ctrl-R find what was typed before; Ctrl-C stops an answer");
   return true;
 }
 
@@ -378,22 +322,24 @@ static bool command_exit(talk *t, const char *rest)
   return false;
 }
 
+static const struct {
+  const char *name;
+  bool (*run)(talk *t, const char *rest);
+} commands[] = {{"/help", command_help}, {"/clear", command_clear}, {"/system", command_system},
+                {"/save", command_save}, {"/load", command_load},   {"/stats", command_stats},
+                {"/exit", command_exit}, {"/quit", command_exit}};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
 /* Runs one; false: leave. */
 static bool take_command(talk *t, const char *line)
 {
-  static const struct {
-    const char *name;
-    bool (*run)(talk *t, const char *rest);
-  } commands[] = {{"/help", command_help}, {"/clear", command_clear}, {"/system", command_system},
-                  {"/save", command_save}, {"/load", command_load},   {"/stats", command_stats},
-                  {"/exit", command_exit}, {"/quit", command_exit}};
   size_t length = strcspn(line, " \t\n");
   const char *rest = line + length, *nearest = NULL;
   rest += strspn(rest, " \t\n");
   size_t best = (size_t)-1;
   char name[32];
   snprintf(name, sizeof name, "%.*s", (int)(length < 31 ? length : 31), line);
-  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+  for (size_t i = 0; i < COMMANDS; i++) {
     size_t distance = text_distance(name, commands[i].name);
     if (distance == 0)
       return commands[i].run(t, rest);
@@ -423,17 +369,17 @@ static tern_status loop(talk *t, tern_error *err)
   tern_status status = TERN_OK;
   sig_hold(); /* all the time: from here on a signal ends the program only where this loop says so */
   for (bool on = true; on && out_ok() && status == TERN_OK;) {
-    read_end end = read_message(t, &text);
-    if (end == READ_INTERRUPTED && sig_caught() == SIGINT && ++interrupts < 2) {
+    lines_end end = read_message(t, &text);
+    if (end == LINES_INTERRUPTED && sig_caught() == SIGINT && ++interrupts < 2) {
       sig_forget();
       say("\n(Ctrl-C again, /exit or Ctrl-D leaves)");
-    } else if (end == READ_INTERRUPTED) {
+    } else if (end == LINES_INTERRUPTED) {
       status = cancelled(err);
-    } else if (end == READ_TOO_LONG) {
-      status = err_set(err, TERN_E_LIMIT, "stdin: a line of more than %d bytes", MOST_LINE);
-    } else if (end == READ_FAILED) {
-      status = err_set(err, TERN_E_IO, "stdin: read: %s", strerror(t->in.error));
-    } else if (end == READ_EOF) {
+    } else if (end == LINES_TOO_LONG) {
+      status = err_set(err, TERN_E_LIMIT, "stdin: a line of more than %d bytes", LINES_MOST);
+    } else if (end == LINES_FAILED) {
+      status = err_set(err, TERN_E_IO, "stdin: read: %s", strerror(lines_error(t->in)));
+    } else if (end == LINES_EOF) {
       on = false;
     } else {
       interrupts = 0;
@@ -457,7 +403,11 @@ static tern_status loop(talk *t, tern_error *err)
 static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_error *err)
 {
   tern_session_options options = {.context = a->context};
+  const char *words[COMMANDS];
+  for (size_t i = 0; i < COMMANDS; i++)
+    words[i] = commands[i].name;
   TRY(answer_open(a, dir, &t->r, err));
+  options.draft = t->r.draft;
   if (!answer_has_template(&t->r))
     return err_set(err, TERN_E_NOT_FOUND,
                    "%s: the model has no chat template: --use-default-chat-template gives one, and tern run needs none",
@@ -467,9 +417,13 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
     TRY(use_check_utf8("--system", a->system, strlen(a->system), err));
     TRY(set_system(t, a->system, err));
   }
-  if (t->terminal)
+  lines_options typing = {words, COMMANDS, t->history};
+  TRY(lines_open(&typing, &t->in, err));
+  if (lines_typed(t->in))
     say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);
-  return loop(t, err);
+  tern_status status = loop(t, err);
+  lines_close(t->in);
+  return status;
 }
 
 tern_status verb_chat(const cli_args *a, tern_error *err)
@@ -480,12 +434,13 @@ tern_status verb_chat(const cli_args *a, tern_error *err)
   if (a->model && a->n_words)
     return err_set(err, TERN_E_USAGE, "chat: \"%.60s\": --model names the model already", a->words[0]);
   TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
-  talk t = {.messages = json_array(), .seed = answer_seed(a), .terminal = isatty(STDIN_FILENO)};
+  talk t = {.messages = json_array(), .seed = answer_seed(a), .history = a->no_history ? NULL : env_history()};
   tern_status status = talk_in(a, dir, &t, err);
   tern_session_close(t.session);
   answer_close(&t.r);
   json_decref(t.messages);
   buf_free(&t.answer);
+  mem_free(t.history);
   mem_free(dir);
   return status;
 }

@@ -15,9 +15,16 @@ enum {
   LOADS = SAMPLES | V(LOGITS) | V(BENCH) | V(PPL) | V(PARITY), /* verbs that run a network */
   /* The common flags are taken by every verb that names a model, also where they have nothing to decide. */
   MODELS = LOADS | V(TOKENIZE) | V(DETOKENIZE) | V(RENDER) | V(INSPECT) | V(PREPARE),
-  JSONS =
-      V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(PREPARE) | V(TOKENIZE),
+  JSONS = V(RUN) | V(INSPECT) | V(LS) | V(BENCH) | V(PPL) | V(PARITY) | V(DOCTOR) | V(IMPORT) | V(PREPARE) |
+          V(TOKENIZE) | V(PULL) | V(RM) | V(GC),
 };
+
+/* What may download. */
+#ifdef TERN_HUB
+enum { PULLS = SAMPLES | V(PULL) };
+#else
+enum { PULLS = 0 };
+#endif
 
 /* What a table cell cannot hold: the largest counts that are taken at face value. */
 enum { MOST_THREADS = 1024, MOST_TOKENS = 1 << 30, MOST_IDS = INT_MAX, MOST_REPEATS = 1000000 };
@@ -58,6 +65,7 @@ const cli_flag cli_flags[] = {
     FLAG("--stop", FLAG_STRINGS, stops, ANSWERS, "TEXT", "ends the answer before this text; repeatable"),
     FLAG("--ignore-eos", FLAG_BOOL, ignore_eos, ANSWERS, NULL, "the model's own stop tokens do not stop"),
     FLAG("--extra-eos-token", FLAG_STRINGS, extra_eos, ANSWERS, "TOKEN", "a token that stops too; repeatable"),
+    FLAG("--no-history", FLAG_BOOL, no_history, V(CHAT), NULL, "keeps nothing of what is typed for the next time"),
     FLAG("--stats", FLAG_BOOL, stats, ANSWERS, NULL, "speed, memory and seed on stderr, after each answer"),
     /* sampling */
     NUMBER("--temp", FLAG_REAL, temp, SAMPLES, 0, 1e6, 0, "X", "temperature; 0: always the most likely token"),
@@ -78,13 +86,38 @@ const cli_flag cli_flags[] = {
            "per occurrence of a token; 0: off"),
     NUMBER("--seed", FLAG_SEED, seed, MODELS, 0, 0, 0, "N",
            "of the random draws; drawn where absent (--stats, --json show it)"),
+    /* speculation */
+    FLAG("--draft-model", FLAG_STRING, draft_model, SAMPLES, "MODEL",
+         "a smaller model with the same vocabulary guesses tokens ahead; changes no bit"),
+    FLAG("--prompt-lookup|--lookup", FLAG_BOOL, lookup, SAMPLES, NULL,
+         "tokens are guessed ahead where the text repeats itself; changes no bit"),
+    NUMBER("--num-draft-tokens", FLAG_INT, draft_tokens, SAMPLES, 1, 32, 0, "N",
+           "tokens that are guessed ahead at most; 3 with --draft-model, 10 with --prompt-lookup where absent"),
     /* serving */
     FLAG("--host", FLAG_STRING, host, V(SERVE), "ADDRESS", "where to listen; 127.0.0.1 where absent"),
     NUMBER("--port", FLAG_INT, port, V(SERVE), 0, 65535, 8080, "N", "0: any that is free"),
+    FLAG("--unix-socket", FLAG_STRING, unix_socket, V(SERVE), "PATH", "listens there instead of host and port"),
+    FLAG("--tls-cert", FLAG_STRING, tls_cert, V(SERVE), "FILE", "a certificate (chain) in PEM: HTTPS; with --tls-key"),
+    FLAG("--tls-key", FLAG_STRING, tls_key, V(SERVE), "FILE", "its private key in PEM"),
+    FLAG("--api-key", FLAG_STRINGS, api_keys, V(SERVE), "KEY",
+         "requests need it, or another one of these; repeatable. Programs of this machine see it: better a file"),
+    FLAG("--api-key-file", FLAG_STRING, api_key_file, V(SERVE), "FILE", "the same from a file, a key a line"),
+    FLAG("--cors", FLAG_STRINGS, origins, V(SERVE), "ORIGIN",
+         "pages from there may ask, as https://HOST; *: all pages; repeatable"),
+    NUMBER("--drain", FLAG_INT, drain, V(SERVE), 0, 3600, 30, "N",
+           "seconds that running answers have to end in when the server is told to"),
     FLAG("--alias", FLAG_STRINGS, aliases, V(SERVE), "NAME", "a name that requests may call the model; repeatable"),
+    FLAG("--tool-parser", FLAG_STRING, tool_parser, V(SERVE), "NAME",
+         "how the model writes tool calls, where its chat template does not show it (docs/server.md)"),
+    FLAG("--reasoning-parser", FLAG_STRING, reasoning_parser, V(SERVE), "NAME|none",
+         "what its reasoning stands between; none: reasoning is content"),
     NUMBER("--decode-concurrency", FLAG_INT, rows, V(SERVE), 1, 64, 32, "N", "answers that run together"),
     NUMBER("--prompt-cache-size", FLAG_INT, prefixes, V(SERVE), 0, 1000, 10, "N",
            "conversations whose state is kept for their next turn; changes no bit; 0: none"),
+    FLAG("--prompt-cache-dir", FLAG_STRING, prefix_dir, V(SERVE), "DIR",
+         "where that state outlives the server: read at the start, written at the end; changes no bit"),
+    NUMBER("--prompt-cache-dir-mb", FLAG_INT, prefix_dir_mb, V(SERVE), 1, 1 << 30, 4096, "N",
+           "megabytes that the files in --prompt-cache-dir may take"),
     NUMBER("--queue", FLAG_INT, queue, V(SERVE), 1, 1 << 16, 128, "N",
            "answers that wait for room; beyond that requests get status 429"),
     /* logits */
@@ -112,6 +145,12 @@ const cli_flag cli_flags[] = {
          "{\"messages\", \"tools\", \"add_generation_prompt\", \"kwargs\", \"now\"}; - reads stdin"),
     FLAG("--template", FLAG_STRING, template_file, V(RENDER), "FILE", "a Jinja template instead of the model's"),
     FLAG("--ids", FLAG_BOOL, as_ids, V(RENDER), NULL, "the token ids of the prompt instead of its text"),
+    /* the hub's cache */
+    FLAG("--include", FLAG_STRINGS, include, V(PULL), "GLOB",
+         "files to bring, instead of what the engine reads; * goes over /; repeatable"),
+    FLAG("--exclude", FLAG_STRINGS, exclude, V(PULL), "GLOB", "files to leave out; repeatable"),
+    FLAG("--yes", FLAG_BOOL, yes, PULLS | V(RM) | V(GC), NULL,
+         "asks nothing; a MODEL of the hub that is not here is pulled"),
     /* measuring */
     NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
            "prompt sizes; 0: none [512]"),
@@ -119,6 +158,8 @@ const cli_flag cli_flags[] = {
            "decode counts; 0: none [128]"),
     NUMBER("-b|--batches", FLAG_INTS, bench_batches, V(BENCH), 1, 64, 0, "N[,N]", "batch sizes [1]"),
     NUMBER("-d|--depths", FLAG_INTS, bench_depths, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]", "context depths [0]"),
+    NUMBER("-g|--guesses", FLAG_INTS, bench_guesses, V(BENCH), 0, 32, 0, "N[,N]",
+           "guesses that each decode step verifies and takes back (speculation where none is right) [0]"),
     NUMBER("-r|--repeats", FLAG_INT, repeats, V(BENCH), 1, MOST_REPEATS, 3, "N", "repeats of each measurement"),
     FLAG("--text", FLAG_STRING, text_file, V(PPL), "FILE", "UTF-8 text to measure on"),
     CHOICE("--against", FLAG_WORD, against, V(PPL), "exact", "MODE",
@@ -157,7 +198,9 @@ const cli_flag cli_flags[] = {
     FLAG("--mlock", FLAG_BOOL, mlock, MODELS, NULL, "locks the weights in memory"),
     /* output */
     FLAG("--types", FLAG_BOOL, types, V(LS), NULL, "the model types that this build runs, instead of models"),
+    FLAG("--ids", FLAG_BOOL, bare_ids, V(LS), NULL, "only the ids that name models, one a line"),
     FLAG("--json", FLAG_BOOL, json, JSONS, NULL, "one JSON document"),
+    FLAG("--man", FLAG_BOOL, man, V(HELP), NULL, "the same as a man page"),
     FLAG("--verbose|-v", FLAG_TRUTH, verbose, ANY, NULL, "tells more on stderr"),
     FLAG("--help|-h", FLAG_BOOL, help, ANY, NULL, "this text"),
 };

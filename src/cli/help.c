@@ -89,6 +89,11 @@ static void print_left(const char *left)
     out_printf("\n  %-*s", HELP_COLUMN, "");
 }
 
+bool help_shows_default(const cli_flag *f)
+{
+  return (f->kind == FLAG_INT && (f->fallback != 0 || f->lo < 0)) || f->kind == FLAG_REAL;
+}
+
 static void print_flag(const cli_flag *f)
 {
   char left[128];
@@ -101,10 +106,16 @@ static void print_flag(const cli_flag *f)
       out_write(*at == '|' ? ", " : at, *at == '|' ? 2 : 1);
     out_write(")", 1);
   }
-  if ((f->kind == FLAG_INT || f->kind == FLAG_REAL) && (f->fallback != 0 || f->lo < 0 || f->kind == FLAG_REAL))
+  if (help_shows_default(f))
     out_printf(" [%.15g]", f->fallback);
   out_printf("\n");
 }
+
+const char *const help_model =
+    "Runs MLX-format checkpoints with the numbers of mlx-lm. MODEL is a directory, a .gguf file, a repo id\n"
+    "(org/name[@revision]) found in the Hugging Face cache or under TERN_HOME, or a unique part of one.";
+const char *const help_environment =
+    "HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.";
 
 void help_verb(cli_verb_id verb)
 {
@@ -119,9 +130,7 @@ void help_verb(cli_verb_id verb)
 
 void help_all(void)
 {
-  out_printf("tern VERB [MODEL] [flags]\n\n"
-             "Runs MLX-format checkpoints with the numbers of mlx-lm. MODEL is a directory, a .gguf file, a repo id\n"
-             "(org/name[@revision]) found in the Hugging Face cache or under TERN_HOME, or a unique part of one.\n\n");
+  out_printf("tern VERB [MODEL] [flags]\n\n%s\n\n", help_model);
   for (int i = 0; i < VERB_COUNT; i++) {
     char left[64];
     if (!cli_verbs[i].name)
@@ -132,5 +141,6 @@ void help_all(void)
   }
   out_printf(
       "\ntern help VERB tells the flags of a verb. Exit status: 0; 1: bad input; 2: bad usage; 130: interrupted.\n"
-      "Environment: HF_HOME, HF_HUB_CACHE, HF_TOKEN, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.\n");
+      "Environment: %s\n",
+      help_environment);
 }

@@ -11,32 +11,13 @@
 #include "cli/out.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
-#include "engine/session.h"
+#include "engine/fit.h"
 
 /* Both configs' stop ids; the tokenizer's own is not read here. */
 typedef struct eos_list {
   int32_t *ids;
   size_t n;
 } eos_list;
-
-typedef struct memory_need {
-  int context;
-  size_t weights, owned, kv_token, kv, scratch;
-} memory_need;
-
-static memory_need memory_of(const cli_args *a, model *m)
-{
-  int most = model_max_tokens(&m->config), piece = a->prefill_step < most ? a->prefill_step : most;
-  memory_need need = {
-      .context = a->context ? a->context : session_default_context(&m->config),
-      .weights = model_weight_bytes(m),
-      .owned = m->weights.owned_bytes,
-      .kv_token = kv_store_token_bytes(m->store),
-      .scratch = plan_bytes_per_token(&m->config) * (size_t)piece,
-  };
-  need.kv = kv_store_estimate(m->store, need.context, piece);
-  return need;
-}
 
 /* ---- JSON ---- */
 
@@ -143,14 +124,23 @@ static json_t *eos_json(const model *m, const eos_list *eos, bool beyond_alone)
   return ids;
 }
 
-static void print_json(const model *m, const char *dir, const memory_need *need, const eos_list *eos)
+static json_t *kinds_json(const fit *f)
+{
+  json_t *kinds = json_array();
+  for (int i = 0; i < f->n_kinds; i++)
+    out_append(&kinds, json_pack("{si si sI sI}", "layers", f->kinds[i].layers, "window", f->kinds[i].window,
+                                 "per_token", (json_int_t)f->kinds[i].token, "bytes", (json_int_t)f->kinds[i].bytes));
+  return kinds;
+}
+
+static void print_json(const model *m, const char *dir, const fit *need, const eos_list *eos)
 {
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m);
   json_t *memory =
-      json_pack("{sI sI sI si sI sI sI}", "weights", (json_int_t)need->weights, "owned", (json_int_t)need->owned,
-                "kv_per_token", (json_int_t)need->kv_token, "context", need->context, "kv", (json_int_t)need->kv,
-                "scratch", (json_int_t)need->scratch, "total",
-                (json_int_t)need->weights + (json_int_t)need->owned + (json_int_t)need->kv + (json_int_t)need->scratch);
+      json_pack("{sI sI sI si sI sI sI sI si so}", "weights", (json_int_t)need->weights, "owned",
+                (json_int_t)need->owned, "kv_per_token", (json_int_t)need->kv_token, "context", need->context, "kv",
+                (json_int_t)need->kv, "scratch", (json_int_t)need->scratch, "total", (json_int_t)need->total, "free",
+                (json_int_t)need->room, "largest_context", need->largest, "kv_kinds", kinds_json(need));
   json_t *layouts = m->prepared ? json_pack("{ss sI}", "path", prepared_path(m->prepared), "bytes",
                                             (json_int_t)prepared_bytes(m->prepared))
                                 : json_null();
@@ -175,16 +165,33 @@ static void print_json(const model *m, const char *dir, const memory_need *need,
 
 enum { LONGEST_SHOWN = 200 };
 
-static void print_memory(const memory_need *n)
+static void print_memory(const fit *f)
 {
   char w[32], o[32], t[32], kv[32], s[32], all[32];
   out_printf(
       "memory        weights mapped %s, owned %s; keys and values %s a token, %s for a context of %d; scratch %s; "
       "together %s\n",
-      describe_bytes((double)n->weights, w), describe_bytes((double)n->owned, o),
-      describe_bytes((double)n->kv_token, t), describe_bytes((double)n->kv, kv), n->context,
-      describe_bytes((double)n->scratch, s),
-      describe_bytes((double)n->weights + (double)n->owned + (double)n->kv + (double)n->scratch, all));
+      describe_bytes((double)f->weights, w), describe_bytes((double)f->owned, o),
+      describe_bytes((double)f->kv_token, t), describe_bytes((double)f->kv, kv), f->context,
+      describe_bytes((double)f->scratch, s), describe_bytes((double)f->total, all));
+  for (int i = 0; i < f->n_kinds; i++) {
+    const fit_kind *k = &f->kinds[i];
+    out_printf("              %d layers ", k->layers);
+    if (k->window)
+      out_printf("with a window of %d", k->window);
+    else
+      out_printf("that keep all positions");
+    out_printf(": %s a token, %s\n", describe_bytes((double)k->token, t), describe_bytes((double)k->bytes, kv));
+  }
+  out_printf("fits          %s: %s are free, ",
+             f->total <= f->room ? "yes"
+             : f->largest        ? "not with this context"
+                                 : "no",
+             describe_bytes((double)f->room, all));
+  if (f->largest)
+    out_printf("which is enough for a context of %d\n", f->largest);
+  else
+    out_printf("which is not enough for any context\n");
 }
 
 static void print_config(const model_config *c)
@@ -211,7 +218,7 @@ static void print_eos(const model *m, const eos_list *eos)
   out_printf("%s\n", eos->n ? "" : " none in config.json or generation_config.json");
 }
 
-static void print_text(const model *m, const char *dir, const memory_need *need, const eos_list *eos)
+static void print_text(const model *m, const char *dir, const fit *need, const eos_list *eos)
 {
   char quantisation[64], size[32], shape[160], path[ERR_CLEAN_PATH], clean[LONGEST_SHOWN];
   size_t total = ckpt_count(m->ckpt), bound = count_bound(m), cursor = 0;
@@ -272,7 +279,8 @@ tern_status verb_inspect(const cli_args *a, tern_error *err)
     inspect_nearest(dir, err->text, a->json);
   if (status == TERN_OK) {
     use_warn_prepared(m->prepared_fault.text);
-    memory_need need = memory_of(a, m);
+    fit need;
+    fit_of(m, a->context, &need);
     if (a->json)
       print_json(m, dir, &need, &eos);
     else

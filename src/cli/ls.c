@@ -1,83 +1,103 @@
-/* ls.c - the models that are found, or with --types the model types that this build runs. Of models it looks at config
- * files and sizes alone: what cannot be run is listed with the reason. */
-#include <dirent.h>
+/* ls.c - the models that are found, or with --types the model types that this build runs. Of models it reads config
+ * files and headers, no weights: what cannot be run is listed with the reason. A repo of the hub has one row, the
+ * revision that its id means; --json and -v tell of the others. */
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
-#include "base/path.h"
 #include "cli/describe.h"
-#include "cli/machine.h"
 #include "cli/models.h"
 #include "cli/out.h"
+#include "cli/survey.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
-#include "model/profile.h"
+#include "hub/registry.h"
 
-typedef struct listing {
-  char type[64], quantisation[64];
-  const char *tier, *fidelity; /* "-": cannot be run */
-  double bytes;
-  bool fits;
-  bool runs;
-  tern_error why; /* where it does not run */
-} listing;
+enum { LONGEST_ID = 60 };
 
-/* Bytes of DIR/.safetensors files. */
-static double weight_bytes(const char *path)
+/* The revision that an entry is, where it lies in the hub's layout. */
+typedef struct place {
+  char commit[REPO_COMMIT_ROOM]; /* "": not of the hub */
+  registry revisions;            /* of its repo */
+  const char *name;              /* "main", another ref, or the commit; "-" */
+} place;
+
+/* ROOT/models--org--name/snapshots/COMMIT, cut apart. */
+static void find_place(const model_entry *e, place *out)
 {
-  double bytes = 0;
-  DIR *dir = opendir(path);
-  for (struct dirent *e; dir && (e = readdir(dir));) {
-    const char *end = strrchr(e->d_name, '.');
-    struct stat st;
-    if (end && !strcmp(end, ".safetensors") && fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
-      bytes += (double)st.st_size;
+  *out = (place){.name = "-"};
+  char *root = mem_strdup(e->path), *commit = root ? strrchr(root, '/') : NULL, id[REPO_ID_ROOM];
+  cache_repo r = {0};
+  if (commit) {
+    *commit++ = 0;
+    char *snapshots = strrchr(root, '/');
+    char *repo = snapshots && !strcmp(snapshots, "/snapshots") ? (*snapshots = 0, strrchr(root, '/')) : NULL;
+    if (repo && repo_of_folder(repo + 1, id) && strlen(commit) < sizeof out->commit) {
+      *repo = 0;
+      snprintf(out->commit, sizeof out->commit, "%s", commit);
+      out->name = out->commit;
+      if (cache_repo_open(root, id, &r, NULL) == TERN_OK && registry_read(&r, &out->revisions, NULL) == TERN_OK) {
+        const registry_revision *v = registry_find(&out->revisions, out->commit);
+        if (v && *v->refs)
+          out->name = v->refs;
+      }
+    }
   }
-  if (dir)
-    closedir(dir);
-  return bytes;
+  cache_repo_clear(&r);
+  mem_free(root);
 }
 
-static tern_status look(const model_entry *e, cfg **c, quant_config **q, listing *l)
+static json_t *revisions_json(const registry *g)
 {
-  model_profile profile;
-  model_config config;
-  profile_artifact artifact;
-  const arch *a;
-  TRY(cfg_open(e->path, c, &l->why));
-  snprintf(l->type, sizeof l->type, "%.63s", cfg_model_type(*c));
-  TRY(quant_open(*c, q, &l->why));
-  describe_quantisation(*c, *q, l->quantisation);
-  TRY(profile_arch(*c, NULL, &a, &l->why));
-  TRY(model_config_read(*c, a, &config, &l->why));
-  profile_artifact_of(e->path, &artifact);
-  const profile_subject subject = {
-      .arch = a, .config = &config, .ternary = quant_is_ternary(*q), .numerics = TERN_EXACT, .artifact = &artifact};
-  TRY(profile_resolve(profile_builtin(), &subject, &profile, &l->why));
-  l->tier = profile_tier_name(profile.tier);
-  l->fidelity = profile.fidelity;
-  return TERN_OK;
+  json_t *all = json_array();
+  for (size_t i = 0; i < g->n_revisions; i++)
+    out_append(&all, json_pack("{ss ss sI}", "commit", g->revisions[i].name, "refs", g->revisions[i].refs, "bytes",
+                               (json_int_t)g->revisions[i].bytes));
+  return all;
 }
 
-static void describe(const model_entry *e, double room, listing *l)
+static json_t *row(const model_entry *e, const survey *s, const place *at)
 {
-  cfg *c = NULL;
-  quant_config *q = NULL;
-  *l = (listing){.type = "-", .quantisation = "-", .tier = "-", .fidelity = "-"};
-  l->runs = path_place(e->path, look(e, &c, &q, l), &l->why) == TERN_OK;
-  quant_close(q);
-  cfg_close(c);
-  l->bytes = weight_bytes(e->path);
-  l->fits = room == 0 || l->bytes < room;
+  json_t *row = survey_json(e->id, e->path, s);
+  if (row && *at->commit &&
+      (json_object_set_new(row, "revision", json_string(at->name)) ||
+       json_object_set_new(row, "commit", json_string(at->commit)) ||
+       json_object_set_new(row, "revisions", revisions_json(&at->revisions)))) {
+    json_decref(row);
+    return NULL;
+  }
+  return row;
 }
 
-static json_t *row(const model_entry *e, const listing *l)
+/* ---- the table ---- */
+
+static int id_width(const model_list *list)
 {
-  return json_pack("{ss ss ss ss ss ss sI sb ss*}", "id", e->id, "path", e->path, "type", l->type, "tier", l->tier,
-                   "fidelity", l->fidelity, "quantisation", l->quantisation, "size", (json_int_t)l->bytes, "fits",
-                   (int)l->fits, "error", l->runs ? NULL : l->why.text);
+  size_t most = strlen("id");
+  for (size_t i = 0; i < list->n; i++)
+    most = strlen(list->items[i].id) > most ? strlen(list->items[i].id) : most;
+  return most < LONGEST_ID ? (int)most : LONGEST_ID;
+}
+
+static void print_row(model_entry *e, survey *s, const place *at, int width)
+{
+  char size[32], fits[32], can[32], count[16], revision[64];
+  snprintf(revision, sizeof revision, "%.12s", at->name);
+  err_clean(e->id); /* names of directories, refs and types may hold anything */
+  err_clean(revision);
+  err_clean(s->type);
+  err_clean(s->quantisation);
+  out_printf("%-*s  %-12s  %-14s %-8s %-8s  %-18s %7s %10s  %-15s %s\n", width, e->id, revision, s->type, s->tier,
+             s->fidelity, s->quantisation, survey_count(s->parameters, count), describe_bytes(s->bytes, size),
+             survey_can(s, can), survey_fits(s, fits));
+  if (!s->runs)
+    say_more("%s: %s", e->id, s->why.text);
+  for (size_t i = 0; i < at->revisions.n_revisions; i++) {
+    const registry_revision *v = &at->revisions.revisions[i];
+    if (strcmp(v->name, at->commit) != 0)
+      say_more("%s: another revision: %s%s%s, %s", e->id, v->name, *v->refs ? ", " : "", v->refs,
+               describe_bytes((double)v->bytes, size));
+  }
 }
 
 /* ---- types ---- */
@@ -118,6 +138,8 @@ static void list_types(bool json)
 
 tern_status verb_ls(const cli_args *a, tern_error *err)
 {
+  if (a->bare_ids && (a->types || a->json))
+    return err_set(err, TERN_E_USAGE, "ls: --ids goes without --types and --json");
   if (a->types) {
     list_types(a->json);
     return TERN_OK;
@@ -130,26 +152,29 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   env_clear(&env);
   if (status != TERN_OK)
     return status;
-  double room = (double)machine_memory_available();
-  json_t *rows = a->json ? json_array() : NULL;
-  if (!a->json && list.n)
-    out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", "id", "type", "tier", "fidelity", "quantisation", "size",
-               "fits");
-  for (size_t i = 0; i < list.n; i++) {
-    listing l;
-    char size[32];
-    describe(&list.items[i], room, &l);
-    if (a->json) {
-      out_append(&rows, row(&list.items[i], &l));
-      continue;
+  if (a->bare_ids) {
+    for (size_t i = 0; i < list.n; i++) {
+      err_clean(list.items[i].id);
+      out_printf("%s\n", list.items[i].id);
     }
-    err_clean(list.items[i].id); /* names of directories and types may hold anything */
-    err_clean(l.type);
-    err_clean(l.quantisation);
-    out_printf("%-48s %-14s %-9s %-9s %-18s %10s  %s\n", list.items[i].id, l.type, l.tier, l.fidelity, l.quantisation,
-               describe_bytes(l.bytes, size), l.fits ? "yes" : "no");
-    if (!l.runs)
-      say_more("%s: %s", list.items[i].id, l.why.text);
+    models_free(&list);
+    return TERN_OK;
+  }
+  json_t *rows = a->json ? json_array() : NULL;
+  int width = id_width(&list);
+  if (!a->json && list.n)
+    out_printf("%-*s  %-12s  %-14s %-8s %-8s  %-18s %7s %10s  %-15s %s\n", width, "id", "revision", "type", "tier",
+               "fidelity", "quantisation", "params", "size", "capabilities", "fits");
+  for (size_t i = 0; i < list.n && out_ok(); i++) {
+    survey s;
+    place at;
+    survey_dir(list.items[i].path, &s);
+    find_place(&list.items[i], &at);
+    if (a->json)
+      out_append(&rows, row(&list.items[i], &s, &at));
+    else
+      print_row(&list.items[i], &s, &at, width);
+    registry_free(&at.revisions);
   }
   if (a->json)
     out_json(rows);

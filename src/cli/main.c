@@ -27,6 +27,12 @@ const cli_verb cli_verbs[VERB_COUNT] = {
                      verb_render},
     [VERB_INSPECT] = {"inspect", "MODEL", "What a checkpoint is: config, tensors, audit, memory.", 1, verb_inspect},
     [VERB_LS] = {"ls", "", "The models that are found.", 0, verb_ls},
+#ifdef TERN_HUB
+    [VERB_PULL] = {"pull", "ORG/NAME[@REV]", "Downloads a model into the Hugging Face cache (docs/hub.md).", 1,
+                   verb_pull},
+#endif
+    [VERB_RM] = {"rm", "MODEL[@REV]", "Removes a model, or one revision of it, from the cache.", 1, verb_rm},
+    [VERB_GC] = {"gc", "", "Removes from the cache what no model uses.", 0, verb_gc},
     [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},
     [VERB_PREPARE] = {"prepare", "MODEL", "Lays the weights out so that they are read faster; changes no bit.", 1,
                       verb_prepare},
@@ -34,6 +40,8 @@ const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_PPL] = {"ppl", "MODEL --text FILE", "Perplexity of a text, by mlx-lm's method.", 1, verb_ppl},
     [VERB_PARITY] = {"parity", "MODEL --golden DIR", "Replays stored goldens, bit for bit.", 1, verb_parity},
     [VERB_DOCTOR] = {"doctor", "", "What this machine offers, and what the build uses of it.", 0, verb_doctor},
+    [VERB_COMPLETIONS] = {"completions", "bash|zsh|fish", "A script that completes tern's command lines in a shell.", 1,
+                          verb_completions},
     [VERB_HELP] = {"help", "[VERB]", "This text, or the flags of a verb.", 1, verb_help},
     [VERB_VERSION] = {"version", "", "Version, commit, backends and SIMD levels (also tern --version).", 0,
                       verb_version},
@@ -67,7 +75,7 @@ int main(int argc, char **argv)
 {
   cli_args args;
   tern_error err = {0};
-  out_start(env_no_color());
+  out_start(env_no_color(), env_plain_terminal());
   sig_start();
   tern_status status = run(argc, argv, &args, &err);
   mem_free(args.prepared_dir);

@@ -21,6 +21,13 @@
 
 enum { MOST_MODELS = 100000, CANDIDATES_NAMED = 8 };
 
+/* What brings a repo. */
+#ifdef TERN_HUB
+#define DOWNLOADER "tern pull"
+#else
+#define DOWNLOADER "huggingface-cli download"
+#endif
+
 static const char hub_prefix[] = "models--";
 
 /* ---- paths ---- */
@@ -216,16 +223,29 @@ static int by_id(const void *a, const void *b)
   return strcmp(((const model_entry *)a)->id, ((const model_entry *)b)->id);
 }
 
+bool models_root(const cli_env *env, size_t i, char **root, bool *plain, bool *failed)
+{
+  static const char *const folders[] = {NULL, NULL, "models", "hub", "imports"}; /* the hub's cache, TERN_HOME, in it */
+  const char *base = i ? env->tern_home : env->hub_cache;
+  *root = NULL;
+  *plain = i > 0;
+  if (i >= sizeof folders / sizeof *folders)
+    return false;
+  if (base) {
+    *root = folders[i] ? path_join(base, folders[i]) : mem_strdup(base);
+    *failed |= !*root;
+  }
+  return true;
+}
+
 tern_status models_find(const cli_env *env, model_list *out, tern_error *err)
 {
-  static const char *const folders[] = {"models", "hub", "imports"};
+  char *root;
+  bool plain, failed = false;
+  tern_status status = TERN_OK;
   *out = (model_list){0};
-  tern_status status = find_in(env->hub_cache, false, out, err);
-  if (status == TERN_OK && env->tern_home)
-    status = find_in(env->tern_home, true, out, err);
-  for (size_t i = 0; env->tern_home && i < sizeof folders / sizeof *folders && status == TERN_OK; i++) {
-    char *root = path_join(env->tern_home, folders[i]);
-    status = root ? find_in(root, true, out, err) : err_nomem(err, "list of models");
+  for (size_t i = 0; status == TERN_OK && models_root(env, i, &root, &plain, &failed); i++) {
+    status = failed ? err_nomem(err, "list of models") : find_in(root, plain, out, err);
     mem_free(root);
   }
   if (status != TERN_OK)
@@ -346,8 +366,8 @@ static tern_status match(const model_list *l, const char *model, const char *par
     status = err_set(err, TERN_E_NOT_FOUND, "%s: could be any of %zu models, name one: %s", model, count, text);
   else
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model%s%s%s; %s%s", model,
-                     is_repo ? "; tern does not download: `huggingface-cli download " : "", is_repo ? part : "",
-                     is_repo ? "` does, and a directory with the files will do too" : "",
+                     is_repo ? "; `" DOWNLOADER " " : "", is_repo ? model : "",
+                     is_repo ? "` downloads it, and a directory with the files will do too" : "",
                      l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none", l->n ? text : "");
   buf_free(&names);
   return status;

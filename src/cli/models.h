@@ -23,6 +23,9 @@ typedef struct model_list {
 /* Every model in the Hugging Face cache and under TERN_HOME. A cache that is not there is an empty one. */
 tern_status models_find(const cli_env *env, model_list *out, tern_error *err);
 void models_free(model_list *l);
+/* The places that are looked through, by order; *plain: org/name with config.json counts there, beside the hub's
+ * layout. False: there are no more. *root: mem_free; NULL: this one is not set, or memory ran out (*failed). */
+bool models_root(const cli_env *env, size_t i, char **root, bool *plain, bool *failed);
 
 /* The directory that `model` means (mem_free). NULL: the one model that is there. Order: a .gguf file, a directory, a
  * repo id with an optional @revision, a unique part of an id, whatever its case. Errors list the candidates. */

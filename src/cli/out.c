@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 static struct {
-  bool failed, reader_gone, no_color, verbose, bar;
+  bool failed, reader_gone, no_color, verbose, bar, plain;
   int error; /* errno of the first failure */
 } state;
 
-void out_start(bool no_color)
+void out_start(bool no_color, bool plain)
 {
   /* Were one of them closed, the next file opened would take its number, and results would land in it. The stand-ins
    * for stdin and stdout are open the wrong way round, so that reads and writes fail, as they should. */
@@ -25,6 +25,7 @@ void out_start(bool no_color)
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit then fail, and are cleaned up after as on a full disk */
   state.no_color = no_color;
+  state.plain = plain;
 }
 
 void out_set_verbose(bool verbose)
@@ -184,7 +185,7 @@ void say_hint(const char *format, ...)
 void say_progress(const char *what, double done, double total)
 {
   enum { WIDTH = 30 };
-  if (!out_err_is_terminal() || total <= 0)
+  if (state.plain || !out_err_is_terminal() || total <= 0)
     return;
   int filled = (int)(WIDTH * done / total);
   filled = filled < 0 ? 0 : filled > WIDTH ? WIDTH : filled;
@@ -196,7 +197,7 @@ void say_progress(const char *what, double done, double total)
 
 void say_working(const char *what, const char *on)
 {
-  if (!out_err_is_terminal())
+  if (state.plain || !out_err_is_terminal())
     return;
   say_progress_end();
   fprintf(stderr, "%s %s ...", what, on);

@@ -10,8 +10,9 @@
 
 #include "base/status.h"
 
-/* Once, before anything else: makes sure that the three standard streams are there, ignores SIGPIPE and SIGXFSZ. */
-void out_start(bool no_color);
+/* Once, before anything else: makes sure that the three standard streams are there, ignores SIGPIPE and SIGXFSZ. plain:
+ * the terminal, if there is one, can do nothing but print: there are no bars. */
+void out_start(bool no_color, bool plain);
 void out_set_verbose(bool verbose);
 
 void out_write(const char *text, size_t length);

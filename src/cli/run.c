@@ -88,10 +88,11 @@ static bool stay_silent(void *user, const char *text, size_t length)
 static void print_json(const answerer *r, const tern_result *result, uint64_t seed)
 {
   const tern_model_info *info = &r->model->info;
-  json_t *usage = json_pack("{sI sI sI sI}", "prompt_tokens", (json_int_t)result->prompt_tokens, "completion_tokens",
-                            (json_int_t)result->n_ids, "total_tokens",
+  json_t *usage = json_pack("{sI sI sI sI sI sI}", "prompt_tokens", (json_int_t)result->prompt_tokens,
+                            "completion_tokens", (json_int_t)result->n_ids, "total_tokens",
                             (json_int_t)result->prompt_tokens + (json_int_t)result->n_ids, "cached_tokens",
-                            (json_int_t)result->cached_tokens);
+                            (json_int_t)result->cached_tokens, "drafted_tokens", (json_int_t)result->drafted_tokens,
+                            "accepted_tokens", (json_int_t)result->accepted_tokens);
   json_t *timings = json_pack("{sf sf sf sf sf sf}", "open_ms", r->open_ms, "prompt_ms", 1e3 * result->prompt_seconds,
                               "decode_ms", 1e3 * result->decode_seconds, "prompt_tok_s", answer_prompt_rate(result),
                               "decode_tok_s", answer_decode_rate(result), "peak_mb", use_peak_mb());
@@ -108,7 +109,7 @@ static tern_status answer(const answerer *r, const int32_t *ids, size_t n, tern_
 {
   const cli_args *a = r->args;
   tern_session *s;
-  tern_session_options options = {.context = a->context};
+  tern_session_options options = {.context = a->context, .draft = r->draft};
   tern_result result;
   uint64_t seed = answer_seed(a);
   TRY(tern_session_open(r->model, &options, &s, err));

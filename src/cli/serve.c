@@ -13,12 +13,12 @@
 
 #include "base/mem.h"
 #include "cli/answer.h"
+#include "cli/library.h"
 #include "cli/out.h"
+#include "cli/serve_secrets.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "server/server.h"
-
-enum { DRAIN_SECONDS = 30 };
 
 /* "org/name" for .../models--org--name/snapshots/HASH, else the directory's own name. mem_free. */
 static char *name_of(const char *dir)
@@ -68,39 +68,74 @@ static void raise_file_limit(void)
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+static const char *host_of(const cli_args *a)
+{
+  return a->host ? a->host : "127.0.0.1";
+}
+
+static void say_where(const cli_args *a, const char *name, const server_socket *at)
+{
+  bool v6 = strchr(host_of(a), ':');
+  const char *scheme = a->tls_cert ? "https" : "http";
+  if (at->path)
+    say("serving %s at %s over %s", name, scheme, at->path);
+  else
+    say("serving %s at %s://%s%s%s:%d", name, scheme, v6 ? "[" : "", host_of(a), v6 ? "]" : "", at->port);
+}
+
+static void tell_prefix_dir(void *user, const char *line)
+{
+  (void)user;
+  say_warning("%s", line);
+}
+
 /* Until a signal came or the worker died. */
-static tern_status serve(const cli_args *a, const answerer *r, const char *const *names, size_t n_names,
-                         tern_error *err)
+static tern_status serve(const cli_args *a, const answerer *r, const serve_secrets *secrets, server_socket *at,
+                         const char *const *names, size_t n_names, tern_error *err)
 {
   server *s;
   size_t lost_lines = 0;
+  server_socket where = *at;
+  prefix_dir kept = {.path = a->prefix_dir, .most_bytes = (size_t)a->prefix_dir_mb * 1000000, .tell = tell_prefix_dir};
   server_options options = {
-      .host = a->host ? a->host : "127.0.0.1",
-      .port = a->port,
+      .host = host_of(a),
       .names = names,
       .n_names = n_names,
+      .keys = (const char *const *)secrets->keys,
+      .n_keys = secrets->n_keys,
+      .origins = a->origins.items,
+      .n_origins = a->origins.n,
+      .certificate = secrets->certificate,
+      .private_key = secrets->private_key,
       .sampling = r->options.sampling,
       .seeded = ARGS_GIVEN(a, seed),
       .max_tokens = a->max_tokens,
       .variables = r->variables,
-      .scheduling = {.context = a->context, .rows = a->rows, .queue = a->queue, .prefixes = a->prefixes},
+      .tool_parser = a->tool_parser,
+      .reasoning_parser = a->reasoning_parser,
+      .scheduling = {.context = a->context,
+                     .rows = a->rows,
+                     .queue = a->queue,
+                     .prefixes = a->prefixes,
+                     .prefix_dir = a->prefix_dir ? &kept : NULL,
+                     .draft = r->draft},
       .log = log_line,
+      .library = library_list,
       .user = &lost_lines,
   };
   options.sampling.seed = a->seed;
   raise_file_limit();
-  TRY(server_open(r->model, &options, &s, err));
-  bool v6 = strchr(options.host, ':');
-  say("serving %s at http://%s%s%s:%d", names[0], v6 ? "[" : "", options.host, v6 ? "]" : "", server_port(s));
+  TRY(server_open(r->model, &options, at, &s, err));
+  say_where(a, names[0], &where);
   tern_status status = sig_await(server_death_fd(s)) ? server_death(s, err) : TERN_OK;
   if (status == TERN_OK)
-    say_more("closing: answers may take %d s to end", DRAIN_SECONDS);
-  server_close(s, status == TERN_OK ? DRAIN_SECONDS : 0);
+    say_more("closing: answers may take %d s to end", a->drain);
+  server_close(s, status == TERN_OK ? a->drain : 0);
   return status;
 }
 
-static tern_status serve_named(const cli_args *a, const answerer *r, const char *dir, const char *typed,
-                               tern_error *err)
+static tern_status serve_named(const cli_args *a, const answerer *r, const serve_secrets *secrets, server_socket *at,
+                               const char *dir, const char *typed, tern_error *err)
 {
   size_t n = 0;
   char *whole = realpath(dir, NULL), *name = name_of(whole ? whole : dir); /* "." has a name too */
@@ -113,7 +148,7 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const char 
     for (size_t i = 0; i < a->aliases.n; i++)
       names[n++] = a->aliases.items[i];
     sig_hold();
-    status = serve(a, r, names, n, err);
+    status = serve(a, r, secrets, at, names, n, err);
     sig_release();
   }
   mem_free(names);
@@ -127,12 +162,24 @@ tern_status verb_serve(const cli_args *a, tern_error *err)
   const char *name, *nothing;
   char *dir;
   answerer r = {0};
+  serve_secrets secrets = {0};
+  server_socket at = {.fd = -1};
+  if (a->unix_socket && (a->host || ARGS_GIVEN(a, port)))
+    return err_set(err, TERN_E_USAGE, "--unix-socket: is instead of --host and --port");
   args_model_and_text(a, &name, &nothing);
+  if (ARGS_GIVEN(a, prefix_dir_mb) && !a->prefix_dir)
+    return err_set(err, TERN_E_USAGE, "--prompt-cache-dir-mb: changes nothing without --prompt-cache-dir");
   TRY(use_dir(a, name, NEED_WEIGHTS, &dir, err));
-  tern_status status = answer_open(a, dir, &r, err);
+  tern_status status = serve_read_secrets(a, &secrets, err);
+  if (status == TERN_OK) /* before the model is read: an address that is taken is told at once */
+    status = server_listen(host_of(a), a->port, a->unix_socket, &at, err);
   if (status == TERN_OK)
-    status = serve_named(a, &r, dir, name, err);
+    status = answer_open(a, dir, &r, err);
+  if (status == TERN_OK)
+    status = serve_named(a, &r, &secrets, &at, dir, name, err);
+  server_unlisten(&at);
   answer_close(&r);
+  serve_free_secrets(&secrets);
   mem_free(dir);
   return status;
 }

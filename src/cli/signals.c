@@ -10,6 +10,7 @@
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
+static volatile sig_atomic_t resized;
 static volatile sig_atomic_t caught, watched; /* watched: how many watch, one within the other */
 static void (*volatile watcher)(void *object);
 static void *volatile watched_object;
@@ -39,6 +40,26 @@ void sig_start(void)
       continue;
     sigaction(numbers[i], &action, NULL);
   }
+}
+
+static void handle_resize(int number)
+{
+  (void)number;
+  resized = 1;
+}
+
+void sig_note_resize(bool on)
+{
+  struct sigaction action = {.sa_handler = on ? handle_resize : SIG_DFL};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGWINCH, &action, NULL);
+}
+
+bool sig_resized(void)
+{
+  bool was = resized;
+  resized = 0;
+  return was;
 }
 
 int sig_caught(void)
@@ -79,10 +100,11 @@ bool sig_await(int fd)
   sigemptyset(&ours);
   for (size_t i = 0; i < NUMBERS; i++)
     sigaddset(&ours, numbers[i]);
-  /* Blocked between the look at `caught` and the wait, which lets them through: none can come in between. */
+  sigaddset(&ours, SIGWINCH);
+  /* Blocked between the look at the flags and the wait, which lets them through: none can come in between. */
   pthread_sigmask(SIG_BLOCK, &ours, &before);
   bool ready = false;
-  while (!caught && !ready) {
+  while (!caught && !ready && !resized) {
     struct pollfd at = {.fd = fd, .events = POLLIN};
     ready = ppoll(&at, 1, NULL, &before) >= 0 || errno != EINTR; /* other failures are the reader's to find */
   }

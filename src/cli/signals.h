@@ -22,8 +22,11 @@ void sig_watch(void (*cancel)(void *object), void *object);
 const volatile sig_atomic_t *sig_hold(void);
 /* Ends the last sig_watch or sig_hold. */
 void sig_release(void);
-/* Waits until fd can be read (or has an end or an error to tell); false: a signal has been caught, before or meanwhile.
- * For use inside sig_hold. */
+/* Waits until fd can be read (or has an end or an error to tell), or a new size of the window is there to be seen;
+ * false: a signal has been caught, before or meanwhile. For use inside sig_hold. */
 bool sig_await(int fd);
+/* From now on changes of the window's size are noted, or no longer; whether there was one since the last call. */
+void sig_note_resize(bool on);
+bool sig_resized(void);
 
 #endif

@@ -13,9 +13,12 @@
 #include "base/path.h"
 #include "base/threads.h"
 #include "base/utf8.h"
+#include "cli/ask.h"
 #include "cli/out.h"
+#include "cli/pull.h"
 #include "cli/signals.h"
 #include "format/json_scan.h"
+#include "hub/repo.h"
 
 /* mlx_lm.generate's --quantized-kv-start. */
 enum { KV_START = 5000 };
@@ -23,14 +26,38 @@ enum { KV_START = 5000 };
 enum { MANY_PARAMETERS = 50000000 };
 enum { MOST_TEXT = 1 << 30, READ_AT_ONCE = 1 << 16 };
 
+#ifdef TERN_HUB
+/* A repo that is not there, for a verb that answers: with --yes, or where a terminal says so, it is pulled. `err` holds
+ * why it is not there, and keeps it where nobody wants it. */
+static tern_status offer_pull(const cli_args *a, const char *name, char **dir, tern_status missing, tern_error *err)
+{
+  char question[400];
+  hub_repo repo;
+  bool answers = a->verb == VERB_RUN || a->verb == VERB_CHAT || a->verb == VERB_SERVE;
+  if (missing != TERN_E_NOT_FOUND || !answers || !name || repo_parse(name, &repo, NULL) != TERN_OK)
+    return missing;
+  snprintf(question, sizeof question, "%s is not here. Download it?", name);
+  if (!a->yes && !(ask_can() && ask_yes(question)))
+    return missing;
+  return pull_model(a, name, dir, err);
+}
+#else
+static tern_status offer_pull(const cli_args *a, const char *name, char **dir, tern_status missing, tern_error *err)
+{
+  (void)a, (void)name, (void)dir, (void)err;
+  return missing;
+}
+#endif
+
 tern_status use_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
 {
   cli_env env;
-  (void)a;
   tern_status status = env_read(&env, err);
   if (status == TERN_OK)
     status = models_resolve(&env, name, need, dir, err);
   env_clear(&env);
+  if (status != TERN_OK)
+    status = offer_pull(a, name, dir, status, err);
   if (status == TERN_OK)
     say_more("model: %s", *dir);
   return status;

@@ -13,12 +13,16 @@ tern_status verb_detokenize(const cli_args *a, tern_error *err);
 tern_status verb_render(const cli_args *a, tern_error *err);
 tern_status verb_inspect(const cli_args *a, tern_error *err);
 tern_status verb_ls(const cli_args *a, tern_error *err);
+tern_status verb_pull(const cli_args *a, tern_error *err);
+tern_status verb_rm(const cli_args *a, tern_error *err);
+tern_status verb_gc(const cli_args *a, tern_error *err);
 tern_status verb_import(const cli_args *a, tern_error *err);
 tern_status verb_prepare(const cli_args *a, tern_error *err);
 tern_status verb_bench(const cli_args *a, tern_error *err);
 tern_status verb_ppl(const cli_args *a, tern_error *err);
 tern_status verb_parity(const cli_args *a, tern_error *err);
 tern_status verb_doctor(const cli_args *a, tern_error *err);
+tern_status verb_completions(const cli_args *a, tern_error *err);
 tern_status verb_help(const cli_args *a, tern_error *err);
 tern_status verb_version(const cli_args *a, tern_error *err);
 

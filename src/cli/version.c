@@ -39,12 +39,12 @@ tern_status verb_help(const cli_args *a, tern_error *err)
 {
   const char *nearest = NULL;
   if (a->n_words == 0) {
-    help_all();
+    (a->man ? manual_all : help_all)();
     return TERN_OK;
   }
   cli_verb_id verb = help_find_verb(a->words[0], &nearest);
   if (verb == VERB_COUNT)
     return help_unknown_verb("help: ", a->words[0], nearest, err);
-  help_verb(verb);
+  (a->man ? manual_verb : help_verb)(verb);
   return TERN_OK;
 }

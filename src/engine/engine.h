@@ -20,7 +20,8 @@ struct tern_model {
 struct tern_session {
   tern_model *model;
   session *timeline;
-  rng_key key; /* random numbers after the last answer */
+  struct drafter *drafter; /* NULL: no speculation */
+  rng_key key;             /* random numbers after the last answer */
   bool drew;
 };
 

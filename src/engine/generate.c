@@ -1,11 +1,13 @@
 /* generate.c - one answer over a session: sync, then sample and step until something ends it. What a token does to the
- * answer is reply.h's.
+ * answer is reply.h's. A step carries the guesses of draft.h too, where the session has a drafter; the timeline is then
+ * cut back to what was right.
  */
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/mem.h"
-#include "engine/reply.h"
+#include "engine/draft.h"
 
 enum { DEFAULT_MAX_TOKENS = 256 };
 
@@ -18,15 +20,40 @@ static double seconds(void)
 
 typedef struct draw {
   reply *reply;
-  tern_status status;
   tern_error *err;
 } draw;
 
 static void sample(void *user, int64_t position, float *logits)
 {
   (void)position;
-  draw *d = user;
-  d->status = reply_sample(d->reply, logits, d->err);
+  const draw *d = user;
+  reply_sample(d->reply, logits, d->err);
+}
+
+/* Takes what the last forward drew. The timeline then has all of the answer but its last token. */
+static tern_status take(tern_session *s, reply *r, size_t before, tern_error *err)
+{
+  do
+    TRY(reply_accept(r, err));
+  while (reply_waits(r));
+  return session_rewind(s->timeline, before + (size_t)r->n_taken, err);
+}
+
+/* The token taken last, and guesses behind it: ids [1 + REPLY_MOST_DRAFTS], *n of them. */
+static tern_status next_ids(tern_session *s, const reply *r, int32_t *ids, int *n, tern_error *err)
+{
+  ids[0] = r->token;
+  *n = 1;
+  if (!s->drafter)
+    return TERN_OK;
+  size_t left = r->max_tokens - reply_count(r);
+  int most = session_steps_most(s->timeline) - 1;
+  most = (size_t)most < left - 1 ? most : (int)(left - 1);
+  draft_turn turn = {.drafter = s->drafter, .reply = r, .most = most < REPLY_MOST_DRAFTS ? most : REPLY_MOST_DRAFTS};
+  TRY(draft_guess(&turn, 1, INT_MAX, err));
+  memcpy(ids + 1, turn.ids, (size_t)turn.n * sizeof *ids);
+  *n += turn.n;
+  return TERN_OK;
 }
 
 static tern_status run(tern_session *s, reply *r, const int32_t *ids, size_t n, tern_result *result, tern_error *err)
@@ -34,20 +61,30 @@ static tern_status run(tern_session *s, reply *r, const int32_t *ids, size_t n, 
   double start = seconds();
   draw d = {.reply = r, .err = err};
   session_sink sink = {sample, &d};
-  session_request request = {.ids = ids, .n = n, .limit = (int64_t)(n + r->max_tokens - 1)};
+  session_request request = {.ids = ids,
+                             .n = n,
+                             .limit = (int64_t)(n + r->max_tokens - 1),
+                             .on_read = r->options->on_prompt,
+                             .user = r->options->user};
   result->prompt_tokens = n;
+  if (s->drafter)
+    TRY(drafter_begin(s->drafter, r->options, ids, n, request.limit, NULL, err));
   TRY(session_sync(s->timeline, &request, &sink, &result->cached_tokens, err));
-  TRY(d.status);
   double prompt_end = seconds();
   result->prompt_seconds = prompt_end - start;
-  for (;;) {
-    TRY(reply_accept(r, err));
-    if (r->finish)
-      break;
-    TRY(session_step(s->timeline, r->token, &sink, err));
-    TRY(d.status);
+  TRY(take(s, r, n - 1, err));
+  while (!r->finish) {
+    int32_t next[1 + REPLY_MOST_DRAFTS];
+    int count;
+    size_t before = session_length(s->timeline);
+    TRY(next_ids(s, r, next, &count, err));
+    reply_expect(r, next + 1, count - 1);
+    TRY(session_steps(s->timeline, next, count, &sink, err));
+    TRY(take(s, r, before, err));
   }
   result->decode_seconds = seconds() - prompt_end;
+  result->drafted_tokens = (size_t)r->n_guessed;
+  result->accepted_tokens = (size_t)r->n_hit;
   return TERN_OK;
 }
 
@@ -101,6 +138,7 @@ tern_status engine_generate(tern_session *s, const int32_t *ids, size_t n, const
   if (status == TERN_OK)
     status = hand_over(&r, result, err);
   if (r.sampler) {
+    reply_forget(&r);
     s->key = sampler_key(r.sampler);
     s->drew = true;
   }

@@ -78,6 +78,27 @@ int prefixes_count(const prefixes *p)
   return p->n;
 }
 
+int prefixes_most(const prefixes *p)
+{
+  return p->most;
+}
+
+size_t prefixes_most_bytes(const prefixes *p)
+{
+  return p->most_bytes;
+}
+
+prefix_of prefixes_at(const prefixes *p, int i)
+{
+  const kept *k = &p->at[i];
+  return (prefix_of){.state = k->state,
+                     .snapshot = k->snapshot,
+                     .prompt = k->ids,
+                     .n = k->length,
+                     .length = k->length,
+                     .split = k->split};
+}
+
 /* ---- reuse ---- */
 
 static int64_t common(const kept *k, const int32_t *ids, int64_t n)
@@ -159,7 +180,8 @@ static bool copy(const prefixes *p, const prefix_of *of, kept *k)
   if (!k->ids)
     return false;
   memcpy(k->ids, of->prompt, (size_t)in_prompt * sizeof *k->ids);
-  memcpy(k->ids + in_prompt, of->more, (size_t)(of->length - in_prompt) * sizeof *k->ids);
+  if (of->length > in_prompt)
+    memcpy(k->ids + in_prompt, of->more, (size_t)(of->length - in_prompt) * sizeof *k->ids);
   if (kv_seq_open(p->m->store, &k->state, NULL) || kv_seq_clone(k->state, of->state, NULL))
     return false;
   if (!of->snapshot)

@@ -37,6 +37,10 @@ void prefixes_keep(prefixes *p, const prefix_of *of);
 /* Forgets the one that was used longest ago; false: there is none. */
 bool prefixes_forget_one(prefixes *p);
 size_t prefixes_bytes(const prefixes *p);
+/* The i-th, used longest ago first; all its ids are in `prompt`. Valid until the next change. */
+prefix_of prefixes_at(const prefixes *p, int i);
 int prefixes_count(const prefixes *p);
+int prefixes_most(const prefixes *p);
+size_t prefixes_most_bytes(const prefixes *p);
 
 #endif

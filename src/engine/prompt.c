@@ -27,15 +27,15 @@ tern_status prompt_check_chat(const tern_model *m, tern_error *err)
   return m->chat ? TERN_OK : err_set(err, m->chat_error.status, "%s", m->chat_error.text);
 }
 
-/* Whether the prompt is to end inside the last message, which excludes the beginning of another one. */
-static bool continues(const json_t *variables)
+/* This excludes the beginning of another message. */
+bool prompt_continues(const json_t *variables)
 {
   const json_t *value = json_object_get(variables, "continue_final_message");
   return json_is_true(value) || json_string_length(value) > 0;
 }
 
 /* The request that chat_render takes, as text (free). NULL: no memory, or text that is not UTF-8. */
-static char *request_of(const tern_model *m, const json_t *messages, const json_t *given)
+static char *request_of(const tern_model *m, const json_t *messages, const json_t *tools, const json_t *given)
 {
   json_t *variables = given ? json_deep_copy(given) : json_object();
   if (variables && !json_object_get(variables, "enable_thinking") &&
@@ -43,8 +43,8 @@ static char *request_of(const tern_model *m, const json_t *messages, const json_
     json_decref(variables);
     return NULL;
   }
-  json_t *request = json_pack("{sO sb so}", "messages", (json_t *)messages, "add_generation_prompt",
-                              !continues(variables), "kwargs", variables);
+  json_t *request = json_pack("{sO sO? sb so}", "messages", (json_t *)messages, "tools", (json_t *)tools,
+                              "add_generation_prompt", !prompt_continues(variables), "kwargs", variables);
   char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
   json_decref(request);
   return text;
@@ -70,11 +70,11 @@ tern_status prompt_encode(const tern_model *m, const char *text, size_t length, 
   return TERN_OK;
 }
 
-tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *variables, char **text,
-                             size_t *length, tern_error *err)
+tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *tools, const json_t *variables,
+                             char **text, size_t *length, tern_error *err)
 {
   TRY(prompt_check_chat(m, err));
-  char *request = request_of(m, messages, variables);
+  char *request = request_of(m, messages, tools, variables);
   if (!request)
     return err_nomem(err, "messages");
   tern_status status = chat_render(m->chat, request, strlen(request), text, length, err);
@@ -94,7 +94,7 @@ tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const j
 {
   char *prompt;
   size_t length;
-  TRY(prompt_chat_text(m, messages, variables, &prompt, &length, err));
+  TRY(prompt_chat_text(m, messages, NULL, variables, &prompt, &length, err));
   tern_status status = prompt_encode_chat(m, prompt, length, ids, n, err);
   mem_free(prompt);
   return status;

@@ -21,9 +21,11 @@ tern_status prompt_encode(const tern_model *m, const char *text, size_t length, 
  * mem_free. TERN_E_NOT_FOUND where there is no template. */
 tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
                             size_t *n, tern_error *err);
-/* The same prompt as text (mem_free), before it is encoded. */
-tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *variables, char **text,
-                             size_t *length, tern_error *err);
+/* The same prompt as text (mem_free), before it is encoded; with a list of tools, or NULL. */
+tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const json_t *tools, const json_t *variables,
+                             char **text, size_t *length, tern_error *err);
+/* Whether the prompt is to end inside the last message (continue_final_message). */
+bool prompt_continues(const json_t *variables);
 /* What prompt_chat_text gave, encoded: the two together are prompt_chat_ids. */
 tern_status prompt_encode_chat(const tern_model *m, const char *text, size_t length, int32_t **ids, size_t *n,
                                tern_error *err);

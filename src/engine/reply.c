@@ -143,14 +143,53 @@ static tern_status flush(reply *r, tern_error *err)
 
 /* ---- a token ---- */
 
-tern_status reply_sample(reply *r, float *logits, tern_error *err)
+void reply_expect(reply *r, const int32_t *drafts, int n)
 {
-  TRY(sampler_next(r->sampler, logits, r->history, r->n_history, &r->token, err));
-  if (r->top < 0)
-    return TERN_OK;
-  r->logprob = logits[r->token];
-  r->n_top = r->top ? sampler_top(r->sampler, logits, r->top, r->top_ids, r->top_values) : 0;
+  reply_forget(r);
+  r->drafts = drafts;
+  r->n_drafts = n;
+  r->n_guessed += (uint64_t)n;
+}
+
+static tern_status draw(reply *r, float *logits, tern_error *err)
+{
+  reply_draw *d = &r->drawn[r->n_drawn];
+  /* What was drawn before it is history already. */
+  size_t n_history = r->n_history + (size_t)r->n_drawn;
+  d->before = sampler_key(r->sampler);
+  TRY(sampler_next(r->sampler, logits, r->history, n_history, &d->token, err));
+  if (r->top >= 0) {
+    d->logprob = logits[d->token];
+    d->n_top = r->top ? sampler_top(r->sampler, logits, r->top, d->top_ids, d->top_values) : 0;
+  }
+  if (reply_count(r) + (size_t)r->n_drawn < r->max_tokens)
+    r->history[n_history] = d->token;
   return TERN_OK;
+}
+
+void reply_sample(reply *r, float *logits, tern_error *err)
+{
+  if (r->settled)
+    return;
+  r->fault = draw(r, logits, err);
+  if (r->fault != TERN_OK) {
+    r->settled = true;
+    return;
+  }
+  int32_t token = r->drawn[r->n_drawn].token;
+  bool guessed = r->n_drawn < r->n_drafts && token == r->drafts[r->n_drawn];
+  r->n_drawn++;
+  bool full = reply_count(r) + (size_t)r->n_drawn >= r->max_tokens;
+  r->settled = !guessed || full || is_stop(r, token);
+}
+
+void reply_forget(reply *r)
+{
+  if (r->n_taken < r->n_drawn)
+    sampler_set_key(r->sampler, r->drawn[r->n_taken].before);
+  r->n_drawn = r->n_taken = r->n_drafts = 0;
+  r->settled = false;
+  r->fault = TERN_OK;
 }
 
 /* Sets finish where the token ends the answer. */
@@ -180,6 +219,16 @@ static tern_status take(reply *r, tern_error *err)
 
 tern_status reply_accept(reply *r, tern_error *err)
 {
+  if (r->n_taken == r->n_drawn)
+    return r->fault != TERN_OK ? r->fault : err_set(err, TERN_E_INTERNAL, "answer: no token was drawn");
+  const reply_draw *d = &r->drawn[r->n_taken];
+  r->n_hit += r->n_taken < r->n_drafts && d->token == r->drafts[r->n_taken];
+  r->n_taken++;
+  r->token = d->token;
+  r->logprob = d->logprob;
+  r->n_top = d->n_top;
+  r->top_ids = d->top_ids;
+  r->top_values = d->top_values;
   TRY(take(r, err));
   return r->stops.text.failed || r->spacing.text.failed ? err_nomem(err, "answer") : TERN_OK;
 }

@@ -5,6 +5,12 @@
  * is added to the text, and the token that reaches max_tokens is still part of it. A token that ends the answer is not
  * consumed by the timeline.
  *
+ * Drafts. A forward may carry guesses of the tokens to come, and give the logits behind each of them. reply_expect
+ * names the guesses; reply_sample draws from one row after the other, as long as what was drawn is what was guessed: so
+ * token i of an answer is drawn with history, penalties and random number i, whatever was guessed. What was drawn waits
+ * until the forward is known to be sound, and then reply_accept takes it, token by token. A token that ends the answer
+ * leaves those behind it undrawn: the random numbers go back too.
+ *
  * A reply belongs to one thread. reply_sample allocates nothing; reply_accept grows the text.
  */
 #ifndef TERN_ENGINE_REPLY_H
@@ -16,7 +22,17 @@
 #include "engine/stop.h"
 #include "text/detok.h"
 
-enum { REPLY_MOST_TOP = 20 };
+enum { REPLY_MOST_TOP = 20, REPLY_MOST_DRAFTS = 32 };
+
+/* A token that was drawn. */
+typedef struct reply_draw {
+  int32_t token;
+  float logprob;
+  int n_top;
+  int32_t top_ids[REPLY_MOST_TOP];
+  float top_values[REPLY_MOST_TOP];
+  rng_key before; /* the random numbers before it was drawn */
+} reply_draw;
 
 typedef struct reply {
   const tern_model *model;
@@ -28,12 +44,22 @@ typedef struct reply {
   stop_scan stops;  /* holds the text */
   int32_t *history; /* last prompt token, then what was generated: what penalties look back on */
   size_t n_history;
-  int32_t token; /* sampled last */
-  int top;       /* alternatives wanted with each token; below 0: no log-probabilities at all */
-  float logprob; /* of `token` */
-  int n_top;     /* its alternatives, most likely first */
-  int32_t top_ids[REPLY_MOST_TOP];
-  float top_values[REPLY_MOST_TOP];
+  int top; /* alternatives wanted with each token; below 0: no log-probabilities at all */
+  /* The token taken last; its alternatives, most likely first. */
+  int32_t token;
+  float logprob;
+  int n_top;
+  const int32_t *top_ids;
+  const float *top_values;
+  /* What one forward drew. */
+  reply_draw drawn[1 + REPLY_MOST_DRAFTS];
+  int n_drawn, n_taken;
+  const int32_t *drafts; /* [n_drafts], not owned */
+  int n_drafts;
+  bool settled;       /* rows that are still to come are behind a wrong guess, or behind the end */
+  tern_status fault;  /* of the draw that comes after the drawn ones */
+  uint64_t n_guessed; /* drafts of all forwards */
+  uint64_t n_hit;     /* those that became tokens of the answer */
   const char *finish; /* NULL: it goes on; else "stop", "length" or "cancelled" */
   bool refused;       /* on_text asked to end */
 } reply;
@@ -44,10 +70,21 @@ tern_status reply_open(reply *r, const tern_model *m, const tern_generate_option
                        size_t max_tokens, int top, tern_error *err);
 void reply_close(reply *r);
 
-/* Draws the next token from logits [V], which are changed. */
-tern_status reply_sample(reply *r, float *logits, tern_error *err);
-/* Takes the token that was drawn: sends text through options->on_text, sets `finish` where the answer ends. */
+/* Before every forward but the first: it carries n <= REPLY_MOST_DRAFTS drafts behind the token taken last. They must
+ * stay until they are taken. */
+void reply_expect(reply *r, const int32_t *drafts, int n);
+/* Draws from logits [V] (which are changed) behind the next row of the forward, unless earlier rows made that void.
+ * What fails is told by reply_accept, in its turn; `err` has the words. */
+void reply_sample(reply *r, float *logits, tern_error *err);
+/* Takes the next token that was drawn: sends text through options->on_text, sets `finish` where the answer ends. Then
+ * as long as reply_waits says so. */
 tern_status reply_accept(reply *r, tern_error *err);
+static inline bool reply_waits(const reply *r)
+{
+  return !r->finish && (r->n_taken < r->n_drawn || r->fault != TERN_OK);
+}
+/* Forgets what was drawn and not taken. */
+void reply_forget(reply *r);
 
 /* Ids generated so far, a final stop id left out: [reply_count]. */
 static inline const int32_t *reply_ids(const reply *r)

@@ -7,6 +7,7 @@
 #include "engine/scheduler.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/threads.h"
@@ -38,11 +39,13 @@ struct scheduler {
   /* the worker's own */
   job_list waiting;
   prefixes *prefixes;
-  bool forgets; /* jobs need a snapshot at their split */
+  prefixes *draft_prefixes; /* of the draft model; NULL: there is none */
+  bool forgets;             /* jobs need a snapshot at their split */
   sched_job *running[MODEL_MAX_ROWS];
   int n_running;
   size_t set_aside; /* of running jobs */
   bool retry;       /* room may be there for the first of `waiting` */
+  int32_t *numbers; /* 0, 1, 2, …: which tokens of a piece are wanted */
 };
 
 /* ---- lists ---- */
@@ -78,6 +81,19 @@ static sched_job *list_take(job_list *l)
   return j;
 }
 
+/* ---- what is kept ---- */
+
+static size_t kept_bytes(const scheduler *s)
+{
+  return prefixes_bytes(s->prefixes) + (s->draft_prefixes ? prefixes_bytes(s->draft_prefixes) : 0);
+}
+
+/* A draft model's first: reading again is cheap there. */
+static bool forget_one(scheduler *s)
+{
+  return (s->draft_prefixes && prefixes_forget_one(s->draft_prefixes)) || prefixes_forget_one(s->prefixes);
+}
+
 /* ---- the end of a job ---- */
 
 static void count_start(scheduler *s, sched_job *j)
@@ -96,7 +112,7 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
   s->inside--;
   s->stats.running -= j->runs;
   s->stats.state_bytes = s->set_aside;
-  s->stats.prefix_bytes = prefixes_bytes(s->prefixes);
+  s->stats.prefix_bytes = kept_bytes(s);
   s->stats.prefixes = prefixes_count(s->prefixes);
   bool given_up = end->status == TERN_E_CANCELLED || (end->status == TERN_OK && end->finish[0] == 'c');
   if (given_up)
@@ -111,7 +127,9 @@ static void count_end(scheduler *s, const sched_job *j, const sched_end *end)
 /* What an ended job consumed, for later ones. */
 static void keep_prefix(scheduler *s, const sched_job *j)
 {
-  if (!j->state || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
+  if (j->drafter && s->draft_prefixes)
+    drafter_keep(j->drafter, s->draft_prefixes);
+  if (!j->state || j->on_hidden || (s->forgets && !j->snapshot && j->position > (int64_t)j->n - 1))
     return;
   prefix_of of = {.state = j->state,
                   .snapshot = j->snapshot,
@@ -131,12 +149,16 @@ static void end_job(scheduler *s, sched_job *j, tern_status status)
                    .err = &err,
                    .finish = status == TERN_OK ? j->reply.finish : NULL,
                    .stop = status == TERN_OK ? j->reply.stops.hit : NULL,
-                   .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0};
+                   .n_ids = j->reply.n_history ? reply_count(&j->reply) : 0,
+                   .drafted = j->reply.n_guessed,
+                   .accepted = j->reply.n_hit};
   if (status == TERN_OK || status == TERN_E_CANCELLED)
     keep_prefix(s, j);
   kv_seq_close(j->state);
   kv_seq_close(j->snapshot);
   j->state = j->snapshot = NULL;
+  drafter_close(j->drafter);
+  j->drafter = NULL;
   reply_close(&j->reply);
   s->set_aside -= j->set_aside;
   j->set_aside = 0;
@@ -153,10 +175,16 @@ static void end_cancelled(scheduler *s, sched_job *j)
 
 /* ---- admission ---- */
 
+static size_t sum(size_t a, size_t b)
+{
+  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
 static size_t state_of(const scheduler *s, const sched_job *j)
 {
   const model *net = s->model->net;
-  return kv_store_estimate(net->store, j->limit, net->plan.max_tokens);
+  return sum(kv_store_estimate(net->store, j->limit, net->plan.max_tokens),
+             draft_state_bytes(&s->options.draft, j->limit));
 }
 
 /* Bytes that states may have where this job runs too. The system is not asked again: what was set aside and not yet
@@ -166,12 +194,8 @@ static size_t room_with(const scheduler *s, const sched_job *j)
   if (s->options.state_bytes || s->budget == SIZE_MAX)
     return s->budget;
   size_t more = model_scratch_bytes(s->model->net, j->limit) - s->scratch; /* scratch grows and never shrinks */
+  more = sum(more, draft_scratch_bytes(&s->options.draft, j->limit));
   return more < s->budget ? s->budget - more : 0;
-}
-
-static size_t sum(size_t a, size_t b)
-{
-  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
 /* Whether the job could run if it were alone. */
@@ -192,12 +216,20 @@ static tern_status reserve_state(scheduler *s, sched_job *j)
   model *net = s->model->net;
   TRY(kv_seq_open(net->store, &j->state, &j->err));
   for (;;) {
-    j->cached = prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
+    j->cached = j->on_hidden ? 0 : prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
     tern_status status = model_reserve(net, j->state, j->cached, j->limit, &j->err);
-    if (status == TERN_OK || !prefixes_forget_one(s->prefixes))
+    if (status == TERN_OK || !forget_one(s))
       return status;
     kv_seq_truncate(j->state, 0);
   }
+}
+
+static tern_status reserve_drafter(scheduler *s, sched_job *j)
+{
+  if (!draft_asked(&s->options.draft) || j->on_hidden)
+    return TERN_OK;
+  TRY(drafter_open(&s->options.draft, s->model, &j->drafter, &j->err));
+  return drafter_begin(j->drafter, &j->options, j->ids, j->n, j->limit, s->draft_prefixes, &j->err);
 }
 
 /* Memory, sampler and all else that the job's steps need. *wait: not now. */
@@ -207,17 +239,22 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
   *wait = s->n_running > 0 && all > most;
   if (*wait)
     return TERN_OK;
-  while (sum(all, prefixes_bytes(s->prefixes)) > most && prefixes_forget_one(s->prefixes))
+  while (sum(all, kept_bytes(s)) > most && forget_one(s))
     ;
   tern_status status = reserve_state(s, j);
+  if (status == TERN_OK)
+    status = reserve_drafter(s, j);
   if (status != TERN_OK && s->n_running > 0) { /* those that run will give some back */
     kv_seq_close(j->state);
+    drafter_close(j->drafter);
     j->state = NULL;
+    j->drafter = NULL;
     *wait = true;
     return TERN_OK;
   }
   TRY(status);
-  TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
+  if (!j->on_hidden)
+    TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
   j->position = j->cached;
   j->set_aside = need;
   s->set_aside += need;
@@ -265,46 +302,60 @@ static void admit(scheduler *s)
 
 /* ---- a step ---- */
 
+/* Positions of its prompt that a job reads; the last one is stepped where an answer follows. */
+static int64_t read_end(const sched_job *j)
+{
+  return (int64_t)j->n - !j->on_hidden;
+}
+
 static bool reads(const sched_job *j)
 {
-  return j->position < (int64_t)j->n - 1;
+  return j->position < read_end(j);
 }
 
 /* The part of the prompt that fits: none straddles the position from which keys are quantised. */
 static int piece_of(const scheduler *s, const sched_job *j, int most)
 {
   const model *net = s->model->net;
-  int64_t left = (int64_t)j->n - 1 - j->position, together = model_piece_most(net, j->position);
+  int64_t left = read_end(j) - j->position, together = model_piece_most(net, j->position);
   left = left < together ? left : together;
   if (net->prefill_step > 0 && net->prefill_step < most)
     most = net->prefill_step;
   return left < most ? (int)left : most;
 }
 
-static const int32_t first_token[] = {0};
+/* "The logits behind every token." */
+static const int32_t every[1 + REPLY_MOST_DRAFTS] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                                     17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
+_Static_assert(REPLY_MOST_DRAFTS == 32, "every[] names each token of the longest row");
 
 static batch_row step_row(const sched_job *j)
 {
-  /* The prompt's last id, then what was drawn. */
-  bool in_prompt = j->position < (int64_t)j->n;
   return (batch_row){.sequence = j->state,
-                     .ids = in_prompt ? &j->ids[j->position] : &j->reply.token,
-                     .count = 1,
+                     .ids = j->next_ids,
+                     .count = j->n_next,
                      .position = j->position,
                      .split = (int64_t)j->n - 1,
                      .kind = ROW_STEP,
-                     .want = first_token,
-                     .n_want = 1};
+                     .want = every,
+                     .n_want = j->n_next};
 }
 
-static batch_row read_row(const sched_job *j, int count)
+static batch_row read_row(const scheduler *s, const sched_job *j, int count)
 {
-  return (batch_row){.sequence = j->state,
-                     .ids = &j->ids[j->position],
-                     .count = count,
-                     .position = j->position,
-                     .split = (int64_t)j->n - 1,
-                     .kind = ROW_READ};
+  batch_row row = {.sequence = j->state,
+                   .ids = &j->ids[j->position],
+                   .count = count,
+                   .position = j->position,
+                   .split = read_end(j),
+                   .kind = ROW_READ,
+                   .hidden = j->on_hidden};
+  bool last = j->position + count == read_end(j);
+  if (j->on_hidden && (j->all || last)) {
+    row.want = j->all ? s->numbers : s->numbers + count - 1;
+    row.n_want = j->all ? count : 1;
+  }
+  return row;
 }
 
 typedef struct step {
@@ -326,7 +377,7 @@ static void add_row(step *t, sched_job *j, batch_row row)
 static tern_status take_snapshot(scheduler *s, sched_job *j)
 {
   model *net = s->model->net;
-  if (!s->forgets || j->snapshot || j->position != (int64_t)j->n - 1)
+  if (!s->forgets || j->snapshot || j->on_hidden || j->position != (int64_t)j->n - 1)
     return TERN_OK;
   if (kv_seq_open(net->store, &j->snapshot, NULL) != TERN_OK)
     return TERN_OK;
@@ -348,6 +399,64 @@ static void take_snapshots(scheduler *s)
   }
 }
 
+/* Guesses that may stand behind the job's next token: as many as its answer, its positions and `room` have place for.
+ */
+static int guess_most(const scheduler *s, const sched_job *j, int room)
+{
+  if (j->position < (int64_t)j->n)
+    return 0; /* its first token is not drawn yet */
+  int64_t together = model_piece_most(s->model->net, j->position), left = j->limit - j->position;
+  left = left < together ? left : together;
+  int most = left - 1 < room ? (int)(left - 1) : room;
+  return most < REPLY_MOST_DRAFTS ? most : REPLY_MOST_DRAFTS;
+}
+
+/* Guesses of all jobs at once; a draft model reads their prompts meanwhile. */
+static tern_status guess(scheduler *s, tern_error *err)
+{
+  draft_turn turns[MODEL_MAX_ROWS];
+  int readers = 0, room = s->model->net->plan.max_tokens - s->n_running;
+  for (int i = 0; i < s->n_running; i++)
+    readers += reads(s->running[i]);
+  int steps = s->n_running - readers;
+  room = readers ? room / 2 : room; /* prompts go on beside guesses */
+  int n = 0;
+  for (int i = 0; i < s->n_running; i++)
+    if (s->running[i]->drafter) /* a job that wants hidden states has none */
+      turns[n++] = (draft_turn){.drafter = s->running[i]->drafter,
+                                .reply = &s->running[i]->reply,
+                                .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
+  /* A draft model reads as fast as the model does. */
+  int share = steps ? s->options.prompt_share : s->model->net->plan.max_tokens;
+  TRY(n ? draft_guess(turns, n, share, err) : TERN_OK);
+  n = 0;
+  for (int i = 0; i < s->n_running; i++) {
+    sched_job *j = s->running[i];
+    if (!j->drafter)
+      continue;
+    const draft_turn *turn = &turns[n++];
+    memcpy(j->next_ids + 1, turn->ids, (size_t)turn->n * sizeof *turn->ids);
+    j->n_next = 1 + turn->n;
+  }
+  return TERN_OK;
+}
+
+/* What the rows of jobs that decode will carry. */
+static tern_status choose_tokens(scheduler *s, tern_error *err)
+{
+  for (int i = 0; i < s->n_running; i++) {
+    sched_job *j = s->running[i];
+    /* The prompt's last id, then what was drawn. */
+    j->next_ids[0] = j->position < (int64_t)j->n ? j->ids[j->n - 1] : j->reply.token;
+    j->n_next = 1;
+  }
+  if (draft_asked(&s->options.draft))
+    TRY(guess(s, err));
+  for (int i = 0; i < s->n_running; i++)
+    reply_expect(&s->running[i]->reply, s->running[i]->next_ids + 1, s->running[i]->n_next - 1);
+  return TERN_OK;
+}
+
 /* Steps of all that decode, then pieces of prompts, the older first. */
 static void make_rows(scheduler *s, step *t)
 {
@@ -357,7 +466,9 @@ static void make_rows(scheduler *s, step *t)
       readers++;
     else
       add_row(t, s->running[i], step_row(s->running[i]));
-  budget = s->model->net->plan.max_tokens - t->n;
+  budget = s->model->net->plan.max_tokens;
+  for (int i = 0; i < t->n; i++)
+    budget -= t->rows[i].count;
   if (t->n && budget > s->options.prompt_share)
     budget = s->options.prompt_share;
   for (int i = 0; i < s->n_running && readers && budget > 0; i++) {
@@ -365,7 +476,7 @@ static void make_rows(scheduler *s, step *t)
     if (!reads(j))
       continue;
     int fair = (budget + readers - 1) / readers, count = piece_of(s, j, fair);
-    add_row(t, j, read_row(j, count));
+    add_row(t, j, read_row(s, j, count));
     budget -= count;
     readers--;
     t->prompt_tokens += count;
@@ -374,17 +485,19 @@ static void make_rows(scheduler *s, step *t)
 
 static void take_logits(void *user, int row, int index, float *logits)
 {
-  (void)index;
   step *t = user;
   sched_job *j = t->jobs[row];
-  if (j->on_logits)
+  if (j->on_hidden) {
+    j->on_hidden(j->user, j->position + index, logits, t->scheduler->model->info.width);
+    return;
+  }
+  if (j->on_logits && !j->reply.settled)
     j->on_logits(j->user, logits, t->scheduler->model->info.vocab);
-  j->sampled = reply_sample(&j->reply, logits, &j->err);
+  reply_sample(&j->reply, logits, &j->err);
 }
 
 static tern_status take_token(sched_job *j)
 {
-  TRY(j->sampled);
   size_t before = reply_count(&j->reply);
   /* The token is part of the answer unless it is a stop id, which reply_accept knows; its text may go out inside. */
   TRY(reply_accept(&j->reply, &j->err));
@@ -393,26 +506,45 @@ static tern_status take_token(sched_job *j)
   return TERN_OK;
 }
 
+/* All that the forward drew, unless the job ends on the way; its state then has what it took but the last. */
+static tern_status take_tokens(sched_job *j)
+{
+  do
+    TRY(take_token(j));
+  while (reply_waits(&j->reply) && !atomic_load(&j->cancelled));
+  j->position += j->reply.n_taken;
+  if (j->reply.n_taken < j->n_next)
+    kv_seq_truncate(j->state, j->position);
+  return TERN_OK;
+}
+
 /* What the forward gave, to the jobs; those that ended leave. */
 static void advance(scheduler *s, const step *t)
 {
-  int generated = 0;
+  uint64_t generated = 0, drafted = 0, accepted = 0;
   for (int i = 0; i < t->n; i++) {
     sched_job *j = t->jobs[i];
-    bool stepped = t->rows[i].kind == ROW_STEP;
-    j->position += t->rows[i].count;
-    if (!stepped)
+    if (t->rows[i].kind != ROW_STEP) {
+      j->position += t->rows[i].count;
+      if (j->on_hidden && !reads(j))
+        j->reply.finish = "stop";
       continue;
+    }
     size_t before = reply_count(&j->reply);
-    j->sampled = take_token(j);
-    generated += reply_count(&j->reply) > before;
+    uint64_t hit = j->reply.n_hit;
+    j->sampled = take_tokens(j);
+    generated += reply_count(&j->reply) - before;
+    drafted += (uint64_t)t->rows[i].count - 1;
+    accepted += j->reply.n_hit - hit;
   }
   pthread_mutex_lock(&s->lock);
   s->stats.steps++;
   s->stats.prompt_tokens += (uint64_t)t->prompt_tokens;
   for (int i = 0; i < t->n; i++)
     s->stats.prompt_tokens += t->rows[i].kind == ROW_STEP && t->jobs[i]->position == (int64_t)t->jobs[i]->n;
-  s->stats.generated_tokens += (uint64_t)generated;
+  s->stats.generated_tokens += generated;
+  s->stats.drafted_tokens += drafted;
+  s->stats.accepted_tokens += accepted;
   pthread_mutex_unlock(&s->lock);
 }
 
@@ -437,6 +569,7 @@ static void let_go(scheduler *s)
 static tern_status run_step(scheduler *s, tern_error *err)
 {
   step t = {.scheduler = s};
+  TRY(choose_tokens(s, err));
   make_rows(s, &t);
   mem_forbid(!t.prompt_tokens); /* in test builds: decoding allocates nothing */
   tern_status status = model_forward(s->model->net, &(batch){t.rows, t.n, &s->closing}, take_logits, &t, err);
@@ -523,6 +656,8 @@ static tern_status check_options(const tern_model *m, const sched_options *o, te
     return err_set(err, TERN_E_USAGE, "rows: %d: 1 to %d run together", o->rows, MODEL_MAX_ROWS);
   if (o->prefixes < 0 || o->queue < 0 || o->prompt_share < 0 || o->context < 0)
     return err_set(err, TERN_E_USAGE, "scheduler: negative numbers mean nothing here");
+  if (o->prefix_dir && !o->prefixes)
+    return err_set(err, TERN_E_USAGE, "prompt-cache-dir: nothing is kept with a prompt-cache-size of 0");
   const model *net = m->net;
   if (net->weights.positions.data && o->context > net->weights.positions.n)
     return err_set(err, TERN_E_LIMIT, "ctx: %d positions, but %s has learned %lld and no more", o->context,
@@ -530,10 +665,21 @@ static tern_status check_options(const tern_model *m, const sched_options *o, te
   return TERN_OK;
 }
 
+static void free_all(scheduler *s)
+{
+  prefixes_close(s->prefixes);
+  prefixes_close(s->draft_prefixes);
+  mem_free(s->numbers);
+  pthread_cond_destroy(&s->news);
+  pthread_mutex_destroy(&s->lock);
+  mem_free(s);
+}
+
 tern_status sched_open(tern_model *m, const sched_options *options, scheduler **out, tern_error *err)
 {
   sched_options o = options ? *options : (sched_options){0};
   TRY(check_options(m, &o, err));
+  TRY(draft_check(&o.draft, m, err));
   scheduler *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "scheduler");
@@ -545,26 +691,33 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   s->context = o.context ? o.context : session_default_context(&m->net->config);
   list_clear(&s->inbox);
   list_clear(&s->waiting);
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->news, NULL);
   s->retry = true;
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
   s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
   s->scratch = model_scratch_bytes(m->net, 0);
-  tern_status status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
-  if (status != TERN_OK) {
-    mem_free(s);
-    return status;
-  }
-  pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->news, NULL);
-  if (start_worker(s)) {
-    prefixes_close(s->prefixes);
-    pthread_cond_destroy(&s->news);
-    pthread_mutex_destroy(&s->lock);
-    mem_free(s);
-    return err_nomem(err, "worker thread");
-  }
-  *out = s;
-  return TERN_OK;
+  s->numbers = mem_array((size_t)m->net->plan.max_tokens, sizeof *s->numbers);
+  for (int i = 0; s->numbers && i < m->net->plan.max_tokens; i++)
+    s->numbers[i] = i;
+  tern_status status = s->numbers ? TERN_OK : err_nomem(err, "scheduler");
+  if (status == TERN_OK && o.prefix_dir)
+    status = prefix_dir_check(o.prefix_dir, err);
+  if (status == TERN_OK)
+    status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
+  if (status == TERN_OK && o.draft.model)
+    status = prefixes_open(o.draft.model->net, o.prefixes, s->budget / PREFIX_SHARE, &s->draft_prefixes, err);
+  if (status == TERN_OK && o.prefix_dir)
+    s->stats.prefixes = prefix_dir_load(o.prefix_dir, m->net, s->prefixes);
+  if (status == TERN_OK)
+    s->stats.prefix_bytes = kept_bytes(s);
+  if (status == TERN_OK && start_worker(s))
+    status = err_nomem(err, "worker thread");
+  if (status != TERN_OK)
+    free_all(s);
+  else
+    *out = s;
+  return status;
 }
 
 void sched_close(scheduler *s)
@@ -576,10 +729,9 @@ void sched_close(scheduler *s)
   pthread_cond_signal(&s->news);
   pthread_mutex_unlock(&s->lock);
   pthread_join(s->worker, NULL);
-  prefixes_close(s->prefixes);
-  pthread_cond_destroy(&s->news);
-  pthread_mutex_destroy(&s->lock);
-  mem_free(s);
+  if (s->options.prefix_dir && s->death.status == TERN_E_CANCELLED) /* not what a broken forward left */
+    prefix_dir_save(s->options.prefix_dir, s->model->net, s->prefixes);
+  free_all(s);
 }
 
 /* ---- other threads ---- */
@@ -631,6 +783,7 @@ tern_status sched_submit(scheduler *s, sched_job *const *jobs, int n, tern_error
     atomic_store(&j->cancelled, false);
     j->runs = j->seen = false;
     j->state = j->snapshot = NULL;
+    j->drafter = NULL;
     j->cached = j->position = 0;
     j->limit = (int64_t)j->n + j->options.max_tokens - 1;
     j->set_aside = 0;

@@ -17,6 +17,10 @@
  * Reuse. What ended jobs left is kept (prefixes.h), and a job starts behind what it shares with one of them: no bit
  * changes by that. Running jobs come first: what is kept goes when memory is wanted, and takes an eighth of it at most.
  *
+ * Speculation (draft.h). A decoding job's row may carry guesses behind its token, verified in the same forward; how
+ * many depends on what became of earlier ones and on how many jobs there are, and changes no token. A draft model's
+ * state is counted in admission like the job's own.
+ *
  * Ownership. A job is the caller's, with everything it points to. From a sched_submit that gave TERN_OK until its
  * on_end it is lent to the scheduler and must not change; after on_end the scheduler never touches it again. Every
  * submitted job gets exactly one on_end.
@@ -35,17 +39,20 @@
 
 #include <stdatomic.h>
 
-#include "engine/reply.h"
+#include "engine/draft.h"
+#include "engine/prefix_dir.h"
 
 typedef struct scheduler scheduler;
 
 typedef struct sched_options {
-  int context;        /* positions of one job at most; 0: the model's own */
-  int rows;           /* jobs that run together, at most MODEL_MAX_ROWS; 0: SCHED_ROWS */
-  int queue;          /* jobs that may wait; 0: SCHED_QUEUE */
-  int prompt_share;   /* prompt tokens in a step beside decoding jobs; 0: SCHED_PROMPT_SHARE */
-  int prefixes;       /* states of ended jobs that are kept for later ones; 0: none */
-  size_t state_bytes; /* > 0: state of all running jobs at most; 0: what the machine has free at open */
+  int context;                  /* positions of one job at most; 0: the model's own */
+  int rows;                     /* jobs that run together, at most MODEL_MAX_ROWS; 0: SCHED_ROWS */
+  int queue;                    /* jobs that may wait; 0: SCHED_QUEUE */
+  int prompt_share;             /* prompt tokens in a step beside decoding jobs; 0: SCHED_PROMPT_SHARE */
+  int prefixes;                 /* states of ended jobs that are kept for later ones; 0: none */
+  size_t state_bytes;           /* > 0: state of all running jobs at most; 0: what the machine has free at open */
+  const prefix_dir *prefix_dir; /* what is kept is read from there at open and written at close; NULL: neither */
+  tern_draft draft;             /* its model is the scheduler's alone while that is open */
   void (*on_death)(void *user, const tern_error *err); /* may be NULL */
   void *user;
 } sched_options;
@@ -56,9 +63,10 @@ enum { SCHED_ROWS = 32, SCHED_QUEUE = 128, SCHED_PROMPT_SHARE = 128 };
 typedef struct sched_end {
   tern_status status; /* TERN_E_CANCELLED: by sched_cancel, or because the scheduler closed */
   const tern_error *err;
-  const char *finish; /* "stop" | "length" | "cancelled"; NULL where status is not TERN_OK */
-  const char *stop;   /* the one of options.stops that ended it; NULL: none of them did */
-  size_t n_ids;       /* generated, a final stop id left out; also of a job that failed on its way */
+  const char *finish;         /* "stop" | "length" | "cancelled"; NULL where status is not TERN_OK */
+  const char *stop;           /* the one of options.stops that ended it; NULL: none of them did */
+  size_t n_ids;               /* generated, a final stop id left out; also of a job that failed on its way */
+  uint64_t drafted, accepted; /* tokens guessed ahead; those that became part of the answer */
 } sched_end;
 
 typedef struct sched_job {
@@ -70,8 +78,13 @@ typedef struct sched_job {
   void (*on_start)(void *user);                 /* it was admitted */
   void (*on_token)(void *user, const reply *r); /* r->token is part of the answer; its text comes by on_text, now or
                                                    later */
-  void (*on_logits)(void *user, const float *logits, int vocab); /* as the forward left them */
-  void (*on_end)(void *user, const sched_end *end);              /* the one callback that may not be NULL */
+  void (*on_logits)(void *user, const float *logits,
+                    int vocab);                     /* as the forward left them; of tokens that are drawn */
+  void (*on_end)(void *user, const sched_end *end); /* the one callback that may not be NULL */
+  /* Not NULL: there is no answer. The prompt is read as a whole, to its last id, and gives the hidden states [D] of the
+   * last position, or of all (`all`), in order. No state is found or kept. max_tokens has to be 1. */
+  void (*on_hidden)(void *user, int64_t position, const float *state, int width);
+  bool all;
   void *user;
   /* The scheduler's. */
   struct sched_job *next;
@@ -85,6 +98,9 @@ typedef struct sched_job {
   int64_t limit;    /* positions it may need */
   size_t set_aside; /* bytes of state reckoned for it */
   reply reply;
+  drafter *drafter;                        /* NULL: no speculation */
+  int32_t next_ids[1 + REPLY_MOST_DRAFTS]; /* what its row of this step carries: a token and guesses behind it */
+  int n_next;
   tern_status sampled;
   tern_error err;
 } sched_job;
@@ -94,6 +110,7 @@ typedef struct sched_stats {
   uint64_t steps;                                    /* forwards */
   uint64_t finished, cancelled, failed, turned_away; /* jobs by their end; turned_away: TERN_E_BUSY */
   uint64_t prompt_tokens, generated_tokens, cached_tokens;
+  uint64_t drafted_tokens, accepted_tokens;
   size_t prefix_bytes; /* of kept prefixes */
   int prefixes;
   size_t state_bytes; /* set aside for running jobs */

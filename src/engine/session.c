@@ -211,6 +211,8 @@ static tern_status read_tokens(session *s, const session_request *r, int piece, 
     bool last = s->length + (size_t)count == r->n; /* SPLIT_ONE alone reads the last token */
     const int32_t *want = r->all ? s->every : last ? &s->every[count - 1] : NULL;
     TRY(consume(s, r->ids + s->length, count, ROW_READ, want, r->all ? count : want != NULL, sink, err));
+    if (r->on_read)
+      r->on_read(r->user, s->length, r->n);
   }
   return TERN_OK;
 }
@@ -247,14 +249,45 @@ tern_status session_sync(session *s, const session_request *r, const session_sin
   return TERN_OK;
 }
 
-tern_status session_step(session *s, int32_t id, const session_sink *sink, tern_error *err)
+int session_steps_most(const session *s)
 {
-  if ((int64_t)s->length >= s->reserved)
-    return err_set(err, TERN_E_LIMIT, "context: position %zu was not admitted", s->length);
+  int64_t most = s->reserved - (int64_t)s->length, together = model_piece_most(s->m, (int64_t)s->length);
+  most = most < together ? most : together;
+  most = most < s->m->plan.max_tokens ? most : s->m->plan.max_tokens;
+  return most > 0 ? (int)most : 0;
+}
+
+tern_status session_steps(session *s, const int32_t *ids, int n, const session_sink *sink, tern_error *err)
+{
+  if ((int64_t)s->length + n > s->reserved)
+    return err_set(err, TERN_E_LIMIT, "context: position %lld was not admitted", (long long)s->length + n - 1);
+  if (n < 1 || n > session_steps_most(s))
+    return err_set(err, TERN_E_INTERNAL, "%d steps at position %zu: 1 to %d may be taken together", n, s->length,
+                   session_steps_most(s));
   mem_forbid(true); /* in test builds: the token loop allocates nothing */
-  tern_status status = consume(s, &id, 1, ROW_STEP, s->every, 1, sink, err);
+  tern_status status = consume(s, ids, n, ROW_STEP, s->every, n, sink, err);
   mem_forbid(false);
   return status;
+}
+
+tern_status session_step(session *s, int32_t id, const session_sink *sink, tern_error *err)
+{
+  return session_steps(s, &id, 1, sink, err);
+}
+
+tern_status session_rewind(session *s, size_t length, tern_error *err)
+{
+  if (length >= s->length)
+    return TERN_OK;
+  if (!kv_seq_can_resume(s->state, (int64_t)length))
+    return err_set(err, TERN_E_INTERNAL, "session: %zu tokens cannot be cut back to %zu", s->length, length);
+  kv_seq_truncate(s->state, (int64_t)length);
+  s->length = length;
+  if (s->snapshot_length > (int64_t)length) {
+    kv_seq_truncate(s->snapshot, (int64_t)length);
+    s->snapshot_length = (int64_t)length;
+  }
+  return TERN_OK;
 }
 
 /* ---- several timelines ---- */

@@ -35,6 +35,8 @@ typedef struct session_request {
   session_split split;
   int piece; /* at most so many tokens a forward; 0: as the model was opened */
   bool all;  /* the sink gets every prompt position that is read now, else the last one alone */
+  void (*on_read)(void *user, size_t done, size_t total); /* after each piece that is read; may be NULL */
+  void *user;
 } session_request;
 
 /* The positions admitted where nobody says how many: the model's own, or 1 << 20 where it declares none. */
@@ -54,6 +56,15 @@ tern_status session_sync(session *s, const session_request *request, const sessi
                          tern_error *err);
 /* Consumes one token after the timeline. Within the reserved limit it allocates nothing. */
 tern_status session_step(session *s, int32_t id, const session_sink *sink, tern_error *err);
+
+/* Several steps in one forward, for drafts that are to be verified: the sink gets the logits behind each id in order,
+ * with the bits of as many session_step. All ids are consumed, or (on failure) none. 1 <= n <= session_steps_most. */
+tern_status session_steps(session *s, const int32_t *ids, int n, const session_sink *sink, tern_error *err);
+/* Steps that one forward may take now: within the reserved limit, on one side of where keys are quantised. */
+int session_steps_most(const session *s);
+/* Forgets the tokens from `length` on. Always possible down to one token behind where the last forward began;
+ * TERN_E_INTERNAL where the state has let go of what a token at `length` sees. */
+tern_status session_rewind(session *s, size_t length, tern_error *err);
 
 int session_context(const session *s);
 size_t session_length(const session *s);

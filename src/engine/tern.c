@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/utf8.h"
+#include "engine/draft.h"
 #include "engine/prompt.h"
 
 void tern_free(void *p)
@@ -176,13 +177,17 @@ tern_status tern_chat(const tern_model *m, const tern_message *messages, size_t 
 
 tern_status tern_session_open(tern_model *m, const tern_session_options *opt, tern_session **out, tern_error *err)
 {
+  if (opt)
+    TRY(draft_check(&opt->draft, m, err));
   tern_session *s = mem_zalloc(sizeof *s);
   if (!s)
     return err_nomem(err, "session");
   s->model = m;
   tern_status status = session_open(m->net, opt ? opt->context : 0, &s->timeline, err);
+  if (status == TERN_OK && opt && draft_asked(&opt->draft))
+    status = drafter_open(&opt->draft, m, &s->drafter, err);
   if (status != TERN_OK)
-    mem_free(s);
+    tern_session_close(s);
   else
     *out = s;
   return status;
@@ -193,6 +198,7 @@ void tern_session_close(tern_session *s)
   if (!s)
     return;
   session_close(s->timeline);
+  drafter_close(s->drafter);
   mem_free(s);
 }
 

@@ -36,8 +36,9 @@ typedef struct batch_row {
   const batch_span *spans;
   int n_spans;
   int adapter;         /* 0: none */
-  const int32_t *want; /* [n_want] token indices in the row, ascending, whose logits are wanted */
+  const int32_t *want; /* [n_want] token indices in the row, ascending, of which something is wanted */
   int n_want;
+  bool hidden; /* what is wanted: not logits but hidden states, behind the last norm and before the head */
 } batch_row;
 
 typedef struct batch {
@@ -46,7 +47,8 @@ typedef struct batch {
   const atomic_bool *cancelled; /* looked at between ops; NULL: never */
 } batch;
 
-/* logits [V] of wanted token `index` of row `row`; scratch once the call returns. */
-typedef void batch_sink(void *user, int row, int index, float *logits);
+/* Logits [V], or the hidden state [D], of wanted token `index` of row `row`; scratch once the call returns. Logits come
+ * first. */
+typedef void batch_sink(void *user, int row, int index, float *values);
 
 #endif

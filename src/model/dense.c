@@ -241,6 +241,25 @@ static void emit_block(compiler *c, int x)
 
 /* ---- ends ---- */
 
+/* The last norm of the rows that are wanted. */
+static int emit_last_norm(compiler *c, int x)
+{
+  const model_weights *w = c->weights;
+  return emit_norm(c, emit_select(c, x), c->config->arch->norm, &w->final_norm, &w->final_norm_bias, 1,
+                   c->config->width);
+}
+
+/* What was emitted since those buffers and records runs over wanted rows. */
+static plan_segment close_wanted(compiler *c, size_t first_buffer, int first_record)
+{
+  plan *p = c->plan;
+  for (size_t i = first_buffer; i < c->n_buffers; i++)
+    c->buffers[i].head = true;
+  for (int i = first_record; i < p->n_records; i++)
+    p->records[i].wanted = true;
+  return (plan_segment){first_record, p->n_records};
+}
+
 static int emit_head(compiler *c, int x)
 {
   const model_config *m = c->config;
@@ -249,7 +268,7 @@ static int emit_head(compiler *c, int x)
   c->layer = -1;
   p->body = (plan_segment){0, p->n_records};
   size_t first = c->n_buffers;
-  int h = emit_norm(c, emit_select(c, x), m->arch->norm, &w->final_norm, &w->final_norm_bias, 1, m->width);
+  int h = emit_last_norm(c, x);
   if (!w->tied && m->head_divisor != 1)
     emit_scale(c, h, m->head_divisor, true);
   int logits = emit_linear_one(c, h, &w->head, &w->head_bias, NO_RESIDUAL);
@@ -259,12 +278,11 @@ static int emit_head(compiler *c, int x)
     emit_scale(c, logits, m->logit_divisor, true);
   if (m->logit_softcap > 0)
     emit_softcap(c, logits, m->logit_softcap);
-  for (size_t i = first; i < c->n_buffers; i++)
-    c->buffers[i].head = true;
-  p->head = (plan_segment){p->body.end, p->n_records};
-  for (int i = p->head.begin; i < p->head.end; i++)
-    p->records[i].wanted = true;
-  /* The head may run several times over one body: what it starts from must outlive it. */
+  p->head = close_wanted(c, first, p->body.end);
+  first = c->n_buffers;
+  c->hidden = emit_last_norm(c, x);
+  p->hidden = close_wanted(c, first, p->head.end);
+  /* Both may run several times over one body: what they start from must outlive them. */
   if (!c->failed)
     c->buffers[x].last = p->n_records;
   return logits;

@@ -42,6 +42,7 @@ typedef struct compiler {
   char fault[256];     /* types that do not go together, and where: the first found; "" */
   op_record nowhere;   /* takes writes after a failure; never read */
   int layer;
+  int hidden; /* the buffer that plan.hidden gives */
 } compiler;
 
 /* Buffers. */

@@ -8,6 +8,9 @@ static tern_status check_row(const model *m, const batch_row *r, int index, tern
 {
   if (r->count <= 0 || r->position < 0)
     return err_set(err, TERN_E_INTERNAL, "batch row %d: %d tokens at %lld", index, r->count, (long long)r->position);
+  if (r->kind == ROW_STEP && r->position < r->split)
+    return err_set(err, TERN_E_INTERNAL, "batch row %d: a step at %lld, before the split at %lld", index,
+                   (long long)r->position, (long long)r->split);
   if (r->kind == ROW_CANVAS || r->adapter)
     return err_set(err, TERN_E_UNSUPPORTED, "batch row %d: %s has no %s", index, m->profile.id,
                    r->adapter ? "adapters" : "canvas rows");
@@ -58,10 +61,23 @@ typedef struct relay {
   void *user;
 } relay;
 
-static void pass_on(void *user, int index, float *logits)
+static void pass_on(void *user, int index, float *values)
 {
   const relay *r = user;
-  r->sink(r->user, r->m->row_of_want[index], r->m->index_of_want[index], logits);
+  r->sink(r->user, r->m->row_of_want[index], r->m->index_of_want[index], values);
+}
+
+/* Tokens whose hidden states are wanted, behind those whose logits are. How many. */
+static int add_hidden(model *m, const batch *b, int at)
+{
+  int n = 0;
+  for (int i = 0; i < b->n_rows; i++)
+    for (int k = 0; k < b->rows[i].n_want && b->rows[i].hidden; k++, n++) {
+      m->row_of_want[at + n] = i;
+      m->index_of_want[at + n] = b->rows[i].want[k];
+      m->want[at + n] = m->rows[i].first + b->rows[i].want[k];
+    }
+  return n;
 }
 
 tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user, tern_error *err)
@@ -90,7 +106,7 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
                            .split = r->split,
                            .adapter = r->adapter,
                            .slots = kv_seq_views(r->sequence)};
-    for (int n = 0; n < r->n_want; n++) {
+    for (int n = 0; n < r->n_want && !r->hidden; n++) {
       m->row_of_want[step.wanted] = i;
       m->index_of_want[step.wanted] = r->want[n];
       m->want[step.wanted++] = step.tokens + r->want[n];
@@ -98,7 +114,9 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
     step.tokens += r->count;
   }
   relay to = {m, sink, user};
-  if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, &to))
+  int hidden = add_hidden(m, b, step.wanted);
+  if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, &to) ||
+      !plan_run_hidden(&m->cx, &m->plan, &step, m->want + step.wanted, hidden, step.wanted, b->cancelled, pass_on, &to))
     return err_set(err, TERN_E_CANCELLED, "cancelled");
   if (m->cx.backend->check)
     TRY(m->cx.backend->check(&m->cx, err));

@@ -143,16 +143,18 @@ static void measure_room(plan *p)
   }
 }
 
-static tern_status finish_logits(compiler *c, int logits, tern_error *err)
+static tern_status finish_outputs(compiler *c, int logits, tern_error *err)
 {
   plan *p = c->plan;
   p->logits = p->memory + c->buffers[logits].offset;
   p->logits_dtype = c->buffers[logits].dtype;
+  p->states = p->memory + c->buffers[c->hidden].offset;
   if (!c->cx->backend->own_memory)
     return TERN_OK;
-  size_t bytes = (size_t)p->head_rows * (size_t)p->vocab * sizeof *p->host_logits;
-  p->host_logits = c->cx->backend->host_alloc(c->cx, bytes);
-  return p->host_logits ? TERN_OK : err_nomem(err, "logits");
+  size_t rows = (size_t)p->head_rows;
+  p->host_logits = c->cx->backend->host_alloc(c->cx, rows * (size_t)p->vocab * sizeof *p->host_logits);
+  p->host_states = c->cx->backend->host_alloc(c->cx, rows * (size_t)p->width * sizeof *p->host_states);
+  return p->host_logits && p->host_states ? TERN_OK : err_nomem(err, "logits");
 }
 
 static tern_status compile_all(compiler *c, const plan_options *o, tern_error *err)
@@ -163,13 +165,13 @@ static tern_status compile_all(compiler *c, const plan_options *o, tern_error *e
   int logits = dense_emit(c);
   TRY(emit_close(c, err));
   measure_room(c->plan);
-  return finish_logits(c, logits, err);
+  return finish_outputs(c, logits, err);
 }
 
 tern_status plan_compile(ops_context *cx, const model_config *config, const model_weights *weights, int max_tokens,
                          const plan_options *options, plan *out, tern_error *err)
 {
-  *out = (plan){.max_tokens = max_tokens, .head_rows = HEAD_ROWS, .vocab = config->vocab};
+  *out = (plan){.max_tokens = max_tokens, .head_rows = HEAD_ROWS, .vocab = config->vocab, .width = config->width};
   compiler c = {.cx = cx, .config = config, .weights = weights, .plan = out, .plain = options->plain};
   tern_status status = compile_all(&c, options, err);
   mem_free(c.buffers);
@@ -193,6 +195,8 @@ void plan_release(ops_context *cx, plan *p)
   mem_free(p->lists);
   if (p->host_logits)
     cx->backend->host_release(cx, p->host_logits);
+  if (p->host_states)
+    cx->backend->host_release(cx, p->host_states);
   mem_free(p->ropes);
   mem_free(p->rope_memory);
   mem_free(p->slots);
@@ -223,26 +227,50 @@ static bool run_segment(ops_context *cx, const plan *p, plan_segment s, const op
   return true;
 }
 
-bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
-              void *user)
+/* What a segment over wanted rows gives: [head_rows, width] at `values`, and at `host` where the host has to read it.
+ */
+typedef struct outputs {
+  plan_segment segment;
+  float *values, *host;
+  int width;
+} outputs;
+
+/* The segment over the wanted rows, in batches; the sink counts from `first`. */
+static bool run_wanted(ops_context *cx, const plan *p, const outputs *o, const ops_step *step, int first,
+                       const atomic_bool *cancelled, plan_sink *sink, void *user)
 {
-  if (!run_segment(cx, p, p->body, step, cancelled))
-    return false;
   for (int done = 0; done < step->wanted;) {
     int n = step->wanted - done < p->head_rows ? step->wanted - done : p->head_rows;
     ops_step part = *step;
     part.wanted = n;
     part.want = step->want + done;
-    if (!run_segment(cx, p, p->head, &part, cancelled))
+    if (!run_segment(cx, p, o->segment, &part, cancelled))
       return false;
-    float *logits = p->logits;
-    if (p->host_logits) {
-      logits = p->host_logits;
-      cx->backend->read(cx, logits, p->logits, (size_t)n * (size_t)p->vocab * sizeof *logits);
+    float *values = o->values;
+    if (o->host) {
+      values = o->host;
+      cx->backend->read(cx, values, o->values, (size_t)n * (size_t)o->width * sizeof *values);
     }
     for (int i = 0; i < n; i++)
-      sink(user, done + i, logits + (size_t)i * (size_t)p->vocab);
+      sink(user, first + done + i, values + (size_t)i * (size_t)o->width);
     done += n;
   }
   return true;
+}
+
+bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
+              void *user)
+{
+  outputs logits = {p->head, p->logits, p->host_logits, p->vocab};
+  return run_segment(cx, p, p->body, step, cancelled) && run_wanted(cx, p, &logits, step, 0, cancelled, sink, user);
+}
+
+bool plan_run_hidden(ops_context *cx, const plan *p, const ops_step *step, const int32_t *want, int n, int first,
+                     const atomic_bool *cancelled, plan_sink *sink, void *user)
+{
+  outputs states = {p->hidden, p->states, p->host_states, p->width};
+  ops_step of = *step;
+  of.want = want;
+  of.wanted = n;
+  return run_wanted(cx, p, &states, &of, first, cancelled, sink, user);
 }

@@ -5,8 +5,9 @@
  * it), buffers whose lives do not meet share memory, and the numbers become addresses. A step then only brings tokens.
  *
  * The records form segments: the unit that a backend may capture and queue whole. Between segments the host may wait
- * (docs/architecture.md names what for: residency of experts, a collective). Every plan today has two: the body, over
- * all tokens, and the head, over the wanted rows (op_record.wanted), which runs in batches of at most `head_rows`.
+ * (docs/architecture.md names what for: residency of experts, a collective). Every plan today has three: the body, over
+ * all tokens, and behind it the head, or the last norm alone where hidden states are wanted, over the wanted rows
+ * (op_record.wanted), which run in batches of at most `head_rows`.
  *
  * Buffers are float arrays of `width` floats a token, for at most `max_tokens` tokens (head buffers: `head_rows` rows).
  */
@@ -27,14 +28,16 @@ typedef struct plan_segment { /* records [begin, end) */
 typedef struct plan {
   op_record *records;
   int n_records;
-  plan_segment body, head;
+  plan_segment body, head, hidden;
   int max_tokens, head_rows;
   ops_room room; /* what records ask of scratch; keys are the session's */
   float *memory; /* backend memory, all buffers */
   size_t memory_bytes;
   float *logits;      /* [head_rows, V], in `memory` */
   float *host_logits; /* [head_rows, V] on the host, where the backend's memory is not the host's; else NULL */
-  int vocab;
+  float *states;      /* [head_rows, D], what `hidden` gives: in `memory`, and where the host reads it; as logits */
+  float *host_states;
+  int vocab, width;
   ops_dtype logits_dtype;
   kv_slot *slots; /* [n_slots], one for each layer that attends */
   int n_slots;
@@ -71,5 +74,9 @@ typedef void plan_sink(void *user, int index, float *logits);
 /* False: `cancelled` (may be NULL) became true between two records, and the step was left. */
 bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
               void *user);
+/* Right behind plan_run of a step: hidden states [D] of tokens want[0..n) of it, ascending, to the sink as rows `first`
+ * and on. */
+bool plan_run_hidden(ops_context *cx, const plan *p, const ops_step *step, const int32_t *want, int n, int first,
+                     const atomic_bool *cancelled, plan_sink *sink, void *user);
 
 #endif

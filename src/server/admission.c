@@ -3,13 +3,14 @@
  *
  * Web pages are kept out. A browser sends a page's simple requests to any address, and to this machine's own under any
  * name that a resolver gives it: the first have the page's Origin, the second a Host that is no name of this machine.
+ * Pages of origins that --cors names may ask. Where there are keys, all but /health wants one.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/srv.h"
+#include "server/keys.h"
 
 /* ---- names ---- */
 
@@ -69,13 +70,16 @@ bool srv_refuse(const server *s, const srv_headers *h, srv_response *a)
     srv_error(a, 400, NULL, NULL, "headers: more than one length of the body");
   else if (!h->host && h->wants_host)
     srv_error(a, 400, NULL, NULL, "headers: no Host");
-  else if (s->loopback && h->host && !is_own(s, h->host)) {
+  else if (s->socket.loopback && h->host && !is_own(s, h->host)) {
     snprintf(message, sizeof message, "Host: \"%.100s\" is no name of this machine, where alone the server listens",
              h->host);
     srv_error(a, 403, NULL, "foreign_host", message);
-  } else if (h->origin && !is_near(h->origin, h->host)) {
+  } else if (h->origin && !is_near(h->origin, h->host) && !keys_allow_origin(s, h->origin)) {
     snprintf(message, sizeof message, "Origin: \"%.100s\": pages from elsewhere are not answered", h->origin);
     srv_error(a, 403, NULL, "foreign_origin", message);
+  } else if (strcmp(h->path, "/health") != 0 && !keys_allow(s, h->authorization, h->key)) {
+    srv_error(a, 401, NULL, "invalid_api_key",
+              "a key is wanted, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"");
   } else if (h->announced > h->most_announced) {
     snprintf(message, sizeof message, "body: more than %zu bytes", s->options.most_body);
     srv_error(a, 413, NULL, "body_too_large", message);

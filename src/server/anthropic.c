@@ -1,19 +1,20 @@
-/* anthropic.c - the Anthropic dialect: /v1/messages and its count_tokens.
+/* anthropic.c - the Anthropic dialect: /v1/messages and its count_tokens. How bodies are read is anthropic_body.c.
  *
- * The body is rewritten into the shared fields (the system prompt becomes the first message, stop_sequences becomes
- * stop) and then read as strictly as any other. One choice, text blocks alone.
+ * An answer is blocks, in the order in which the model said them: thinking, text, tool_use. One choice.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/conversation.h"
+#include "server/anthropic.h"
 
 /* ---- errors ---- */
 
 static const char *error_type(int status)
 {
   switch (status) {
+  case 401:
+    return "authentication_error";
   case 404:
     return "not_found_error";
   case 413:
@@ -33,181 +34,16 @@ json_t *ant_error(int status, const char *param, const char *code, const char *m
   return json_pack("{ss s{ss ss}}", "type", "error", "error", "type", error_type(status), "message", message);
 }
 
-/* ---- the body ---- */
-
-/* Fields that are not the dialect's, though the other dialect would understand them. */
-static const char *const foreign[] = {"stop",
-                                      "n",
-                                      "logprobs",
-                                      "top_logprobs",
-                                      "stream_options",
-                                      "max_completion_tokens",
-                                      "functions",
-                                      "function_call",
-                                      "response_format",
-                                      "modalities",
-                                      "echo",
-                                      "best_of",
-                                      "suffix",
-                                      "user",
-                                      "store",
-                                      "safety_identifier",
-                                      "parallel_tool_calls"};
-
-static bool no_memory(oai_fault *fault)
-{
-  err_nomem(&fault->err, "request");
-  return false;
-}
-
-/* A choice among no tools: {"type": "auto"} or "none", in parallel or not. */
-static bool asks_for_no_tool(const json_t *wanted)
-{
-  const char *type = json_string_value(json_object_get(wanted, "type"));
-  size_t known = 1 + json_is_boolean(json_object_get(wanted, "disable_parallel_tool_use"));
-  return type && (!strcmp(type, "auto") || !strcmp(type, "none")) && json_object_size(wanted) == known;
-}
-
-/* Fields that ask for nothing. */
-static void drop_neutral(json_t *root)
-{
-  if (asks_for_no_tool(json_object_get(root, "tool_choice")))
-    json_object_del(root, "tool_choice");
-  json_object_del(root, "metadata");
-  json_object_del(root, "service_tier");
-}
-
-/* A variable of the template, unless the request has it. */
-static bool set_variable(json_t *root, const char *name, bool value, oai_fault *fault)
-{
-  json_t *variables = json_object_get(root, "chat_template_kwargs");
-  if (json_is_null(variables) || !variables) {
-    variables = json_object();
-    if (json_object_set_new(root, "chat_template_kwargs", variables))
-      return no_memory(fault);
-  }
-  if (!json_is_object(variables) || json_object_get(variables, name)) /* oai_read refuses what is no object */
-    return true;
-  return json_object_set_new(variables, name, json_boolean(value)) == 0 || no_memory(fault);
-}
-
-/* In this dialect a model thinks where it is asked to, and that is not here yet. Not said: as --chat-template-args
- * have it, if they do. */
-static bool move_thinking(const server *s, json_t *root, oai_fault *fault)
-{
-  const json_t *thinking = json_object_get(root, "thinking");
-  const char *type = json_string_value(json_object_get(thinking, "type"));
-  bool said = thinking && !json_is_null(thinking);
-  if (said && (!type || strcmp(type, "disabled") != 0 || json_object_size(thinking) != 1))
-    return oai_wrong(fault, "thinking", "only {\"type\": \"disabled\"} is supported here");
-  json_object_del(root, "thinking");
-  if (!said && json_object_get(s->options.variables, "enable_thinking"))
-    return true;
-  return set_variable(root, "enable_thinking", false, fault);
-}
-
-/* Marks for a cache that is not there. */
-static void drop_cache_control(json_t *parts)
-{
-  size_t i;
-  json_t *part;
-  json_array_foreach(parts, i, part)
-  {
-    json_object_del(part, "cache_control");
-  }
-}
-
-static bool check_system(const json_t *words, oai_fault *fault)
-{
-  if (!json_is_string(words) && !json_is_array(words))
-    return oai_wrong(fault, "system", "must be a string or a list of text blocks");
-  for (size_t i = 0; i < json_array_size(words); i++) {
-    const json_t *block = json_array_get(words, i);
-    const char *type = json_string_value(json_object_get(block, "type"));
-    if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(block, "text")))
-      return oai_wrong(fault, "system", "block %zu is not {\"type\": \"text\", \"text\": \"…\"}", i);
-  }
-  return true;
-}
-
-/* The system prompt, a text or text blocks, becomes the first message. */
-static bool move_system(json_t *root, json_t *messages, oai_fault *fault)
-{
-  json_t *words = json_object_get(root, "system");
-  if (!words || json_is_null(words))
-    return true;
-  if (!check_system(words, fault))
-    return false;
-  drop_cache_control(words);
-  if (json_array_insert_new(messages, 0, json_pack("{ss sO}", "role", "system", "content", words)))
-    return no_memory(fault);
-  json_object_del(root, "system");
-  return true;
-}
-
-static const char *role_at(const json_t *messages, size_t i)
-{
-  return json_string_value(json_object_get(json_array_get(messages, i), "role"));
-}
-
-static bool check_roles(const json_t *messages, oai_fault *fault)
-{
-  for (size_t i = 0; i < json_array_size(messages); i++) {
-    const char *role = role_at(messages, i);
-    if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
-      return oai_wrong(fault, "messages", "message %zu: role: must be \"user\" or \"assistant\"", i);
-    drop_cache_control(json_object_get(json_array_get(messages, i), "content"));
-  }
-  return true;
-}
-
-/* The messages, for both routes. They are fixed before the system prompt shifts their numbers. */
-static bool fix_conversation(const server *s, json_t *root, oai_fault *fault)
-{
-  json_t *messages = json_object_get(root, "messages");
-  if (!json_is_array(messages) || !json_array_size(messages))
-    return oai_wrong(fault, "messages", "must be a list of messages, and not empty");
-  if (!check_roles(messages, fault) || !oai_fix_messages(s, messages, fault))
-    return false;
-  /* The assistant's beginning of its answer is continued. */
-  bool begun = !strcmp(role_at(messages, json_array_size(messages) - 1), "assistant");
-  if (begun && !set_variable(root, "continue_final_message", true, fault))
-    return false;
-  return move_system(root, messages, fault);
-}
-
-static bool move_stops(json_t *root, oai_fault *fault)
-{
-  json_t *stops = json_object_get(root, "stop_sequences");
-  if (!stops || json_is_null(stops))
-    return true;
-  if (!json_is_array(stops))
-    return oai_wrong(fault, "stop_sequences", "must be a list of strings");
-  if (!oai_check_stops("stop_sequences", stops, fault))
-    return false;
-  if (json_object_set(root, "stop", stops))
-    return no_memory(fault);
-  json_object_del(root, "stop_sequences");
-  return true;
-}
-
-static bool translate(const server *s, json_t **in, oai_fault *fault)
-{
-  json_t *root = *in;
-  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-    if (json_object_get(root, foreign[i]))
-      return oai_wrong(fault, foreign[i], "not a field of this dialect");
-  if (!json_is_integer(json_object_get(root, "max_tokens")))
-    return oai_wrong(fault, "max_tokens", "must be given, as a whole number");
-  drop_neutral(root);
-  return move_stops(root, fault) && move_thinking(s, root, fault) && fix_conversation(s, root, fault);
-}
-
 /* ---- answers ---- */
 
-static const char *stop_reason(const choice *c)
+static const char *stop_reason(const conversation *v)
 {
-  return c->end.stop ? "stop_sequence" : !strcmp(c->end.finish, "length") ? "max_tokens" : "end_turn";
+  const choice *c = &v->set->at[0];
+  const char *finish = conversation_finish(v, 0, &c->end);
+  return c->end.stop                     ? "stop_sequence"
+         : !strcmp(finish, "length")     ? "max_tokens"
+         : !strcmp(finish, "tool_calls") ? "tool_use"
+                                         : "end_turn";
 }
 
 /* Input that was found in a prefix is counted apart. */
@@ -226,17 +62,50 @@ static json_t *message(const conversation *v, json_t *content, const char *reaso
                    usage(v, output));
 }
 
-static json_t *text_of(const choice_part *p)
+/* ---- blocks ---- */
+
+/* Clients send a thinking block back with what the server signed it with. Nothing is hidden in it here. */
+static const char signature[] = "tern";
+
+static json_t *text_of(const answer_part *p)
 {
   return json_stringn(p->text.data ? p->text.data : "", p->text.length);
 }
 
+/* Arguments as a tree: a reader of parts gives the text of an object. */
+static json_t *input_of(const tool_call *c)
+{
+  return json_loads(c->arguments, JSON_ALLOW_NUL, NULL);
+}
+
+static json_t *block_of(const answer_part *p)
+{
+  switch (p->kind) {
+  case PART_REASONING:
+    return json_pack("{ss so ss}", "type", "thinking", "thinking", text_of(p), "signature", signature);
+  case PART_CONTENT:
+    return json_pack("{ss so}", "type", "text", "text", text_of(p));
+  case PART_CALL:
+    return json_pack("{ss ss ss so}", "type", "tool_use", "id", p->call.id, "name", p->call.name, "input",
+                     input_of(&p->call));
+  default:
+    return NULL;
+  }
+}
+
 static void whole(conversation *v, buf *out)
 {
-  const choice *c = &v->set->at[0];
-  json_t *content = json_pack("[{ss so}]", "type", "text", "text", text_of(&c->taken));
-  srv_add_json(out, message(v, content, stop_reason(c), c->end.stop, c->end.n_ids));
+  const answer_parts *said = &v->said[0];
+  json_t *content = json_array();
+  for (size_t i = 0; i < said->n; i++)
+    if (said->at[i].kind != PART_DROPPED && json_array_append_new(content, block_of(&said->at[i])))
+      out->failed = true;
+  if (!json_array_size(content))
+    json_array_append_new(content, json_pack("{ss ss}", "type", "text", "text", ""));
+  srv_add_json(out, message(v, content, stop_reason(v), v->set->at[0].end.stop, v->set->at[0].end.n_ids));
 }
+
+/* ---- streams ---- */
 
 /* Takes over the document, whose "type" names the event. */
 static void add_event(json_t *document, buf *out)
@@ -246,29 +115,85 @@ static void add_event(json_t *document, buf *out)
   oai_add_event(document, out);
 }
 
+/* Takes over `block`, which is empty yet. */
+static void open_block(conversation *v, part_kind kind, json_t *block, buf *out)
+{
+  v->blocks.open = true;
+  v->blocks.kind = kind;
+  add_event(json_pack("{ss si so}", "type", "content_block_start", "index", v->blocks.n++, "content_block", block),
+            out);
+}
+
+static void add_to_block(conversation *v, const char *type, const char *key, json_t *text, buf *out)
+{
+  add_event(json_pack("{ss si s{ss so}}", "type", "content_block_delta", "index", v->blocks.n - 1, "delta", "type",
+                      type, key, text),
+            out);
+}
+
+static void close_block(conversation *v, buf *out)
+{
+  if (!v->blocks.open)
+    return;
+  if (v->blocks.kind == PART_REASONING)
+    add_to_block(v, "signature_delta", "signature", json_string(signature), out);
+  add_event(json_pack("{ss si}", "type", "content_block_stop", "index", v->blocks.n - 1), out);
+  v->blocks.open = false;
+}
+
+static void open_text(conversation *v, buf *out)
+{
+  open_block(v, PART_CONTENT, json_pack("{ss ss}", "type", "text", "text", ""), out);
+}
+
+/* Where an answer can be nothing but text, its block is there from the beginning. */
 static void begin(conversation *v, buf *out)
 {
   add_event(json_pack("{ss so}", "type", "message_start", "message", message(v, json_array(), NULL, NULL, 0)), out);
-  add_event(json_pack("{ss si s{ss ss}}", "type", "content_block_start", "index", 0, "content_block", "type", "text",
-                      "text", ""),
-            out);
+  if (!v->request.parts.calls && !v->request.parts.reasoning)
+    open_text(v, out);
   add_event(json_pack("{ss}", "type", "ping"), out);
+}
+
+static void add_call(conversation *v, const tool_call *c, buf *out)
+{
+  close_block(v, out);
+  open_block(v, PART_CALL, json_pack("{ss ss ss s{}}", "type", "tool_use", "id", c->id, "name", c->name, "input"), out);
+  add_to_block(v, "input_json_delta", "partial_json", json_string(c->arguments), out);
+  close_block(v, out);
+}
+
+static void add_text(conversation *v, const answer_part *p, buf *out)
+{
+  bool thinks = p->kind == PART_REASONING;
+  if (v->blocks.open && v->blocks.kind != p->kind)
+    close_block(v, out);
+  if (!v->blocks.open && thinks)
+    open_block(v, PART_REASONING, json_pack("{ss ss ss}", "type", "thinking", "thinking", "", "signature", ""), out);
+  else if (!v->blocks.open)
+    open_text(v, out);
+  add_to_block(v, thinks ? "thinking_delta" : "text_delta", thinks ? "thinking" : "text", text_of(p), out);
 }
 
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  (void)v, (void)end; /* of the one choice: finish tells it */
-  if (news->text.length)
-    add_event(json_pack("{ss si s{ss so}}", "type", "content_block_delta", "index", index, "delta", "type",
-                        "text_delta", "text", text_of(news)),
-              out);
+  (void)news, (void)end; /* of the one choice: finish tells it */
+  for (size_t i = 0; i < v->said[index].n; i++) {
+    const answer_part *p = &v->said[index].at[i];
+    if (p->kind == PART_CALL)
+      add_call(v, &p->call, out);
+    else if (p->kind != PART_DROPPED)
+      add_text(v, p, out);
+  }
 }
 
 static void finish(conversation *v, buf *out)
 {
   const choice *c = &v->set->at[0];
-  add_event(json_pack("{ss si}", "type", "content_block_stop", "index", 0), out);
-  add_event(json_pack("{ss s{ss ss?} so}", "type", "message_delta", "delta", "stop_reason", stop_reason(c),
+  if (!v->blocks.n)
+    open_text(v, out);
+  close_block(v, out);
+  add_event(json_pack("{ss s{ss ss?} so}", "type", "message_delta", "delta", "stop_reason", stop_reason(v),
                       "stop_sequence", c->end.stop, "usage", usage(v, c->end.n_ids)),
             out);
   add_event(json_pack("{ss}", "type", "message_stop"), out);
@@ -284,7 +209,7 @@ static void fail(conversation *v, int status, const char *why, buf *out)
 
 void ant_messages(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"msg", true, translate, whole, begin, delta, finish, fail};
+  static const dialect is = {"msg", "toolu_", true, ant_translate, whole, begin, delta, finish, fail};
   conversation_run(s, q, &is, a);
 }
 
@@ -293,13 +218,13 @@ void ant_count_tokens(server *s, const srv_request *q, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  oai_request r = {0};
+  oai_request r = {.counts = true};
   if (!srv_body(q, a, &root))
     return;
   if (!json_object_get(root, "max_tokens"))
     json_object_set_new(root, "max_tokens", json_integer(1));
   r.root = root;
-  bool ok = translate(s, &r.root, &fault) && oai_read(s, r.root, true, &r, &fault);
+  bool ok = ant_translate(s, &r.root, &fault) && oai_read(s, r.root, true, &r, &fault);
   if (ok)
     srv_json(a, 200, json_pack("{sI}", "input_tokens", (json_int_t)r.prompts[0].n));
   else

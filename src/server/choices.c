@@ -27,11 +27,23 @@ static bool add_text(void *user, const char *text, size_t n)
   return go_on;
 }
 
+static void count_reasoning(choice *o, int32_t token)
+{
+  if (o->reasoning_ids[0] < 0)
+    return;
+  o->reasons |= token == o->reasoning_ids[0];
+  o->reasoned += o->reasons;
+  o->reasons &= token != o->reasoning_ids[1];
+}
+
 static void add_token(void *user, const reply *r)
 {
   choice *o = user;
   choice_part *p = &o->coming;
   pthread_mutex_lock(&o->set->lock);
+  if (o->first == 0)
+    o->first = srv_seconds();
+  count_reasoning(o, r->token);
   if (o->job.top >= 0) {
     if (mem_grow(&p->tokens, &p->capacity, p->n_tokens + 1, sizeof *p->tokens)) {
       choice_token *t = &p->tokens[p->n_tokens++];
@@ -55,6 +67,7 @@ static void note_start(void *user)
   choice *o = user;
   pthread_mutex_lock(&o->set->lock);
   o->started = true;
+  o->began = srv_seconds();
   o->cached = (size_t)o->job.cached;
   pthread_mutex_unlock(&o->set->lock);
   ring(o->set);
@@ -69,6 +82,7 @@ static void note_end(void *user, const sched_end *end)
   o->end = *end;
   o->err = *end->err;
   o->end.err = &o->err;
+  o->last = srv_seconds();
   o->ended = true;
   ring(c);
   pthread_mutex_unlock(&c->lock);
@@ -83,6 +97,7 @@ tern_status choices_open(server *s, int n, choices **out, tern_error *err)
     return err_nomem(err, "request");
   c->server = s;
   c->n = n;
+  c->opened = srv_seconds();
   c->at = mem_array((size_t)n, sizeof *c->at);
   c->bell = c->at ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
   if (c->bell < 0) { /* descriptors come back as others end */
@@ -102,6 +117,7 @@ tern_status choices_open(server *s, int n, choices **out, tern_error *err)
     o->job.options.on_text = add_text;
     o->job.options.user = o;
     o->job.user = o;
+    o->reasoning_ids[0] = o->reasoning_ids[1] = -1;
   }
   *out = c;
   return TERN_OK;

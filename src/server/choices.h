@@ -31,11 +31,15 @@ typedef struct choices choices;
 typedef struct choice {
   sched_job job;
   choices *set;
-  choice_part taken; /* the reader's own */
+  int32_t reasoning_ids[2]; /* of the tokens that begin and end reasoning; -1: not to be counted */
+  choice_part taken;        /* the reader's own */
   /* Under the set's lock. */
   choice_part coming;          /* since the last choice_take */
   size_t cached;               /* of the prompt, once started */
+  bool reasons;                /* the next token lies within reasoning */
+  size_t reasoned;             /* tokens of reasoning, its ends included */
   bool started, ended, failed; /* failed: memory ran out here */
+  double began, first, last;   /* srv_seconds when it was admitted, had its first token, and ended; 0: not yet */
   sched_end end;               /* once ended; end.err points to `err` */
   tern_error err;
 } choice;
@@ -45,7 +49,9 @@ struct choices {
   pthread_mutex_t lock;
   int bell; /* eventfd */
   int n, submitted;
-  choice *at; /* [n] */
+  double opened; /* srv_seconds of choices_open */
+  void *user;    /* of callbacks that are not ours */
+  choice *at;    /* [n] */
 };
 
 /* What one wait saw. */

@@ -1,6 +1,10 @@
 /* conversation.c - see conversation.h. */
 #include "server/conversation.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
 #include "base/mem.h"
 
 enum { KEEP_ALIVE_MS = 10000, PIECE_TOKENS = 64 /* with log-probabilities, in one event */ };
@@ -9,11 +13,36 @@ static const char closing[] = "the server is closing";
 
 /* ---- from a request to jobs ---- */
 
+static void free_own(conversation_own own)
+{
+  if (own.free)
+    own.free(own.data);
+}
+
 static void close_conversation(conversation *v)
 {
   choices_close(v->set); /* before what its jobs borrow */
+  for (int i = 0; i < OAI_MOST_CHOICES; i++) {
+    parts_close(v->readers[i]);
+    parts_free(&v->said[i]);
+    json_decref(v->call_ids[i]);
+  }
   oai_clear(&v->request);
+  free_own(v->own);
   mem_free(v);
+}
+
+/* Where reasoning stands between tokens of its own, those can be counted. */
+static void count_reasoning(const conversation *v, choice *c)
+{
+  const parts_reasoning *r = v->request.parts.reasoning;
+  if (!r || strcmp(r->start, r->tokens[0]) != 0)
+    return;
+  for (int i = 0; i < 2; i++)
+    c->reasoning_ids[i] = tok_id(v->server->model->tok, r->tokens[i], strlen(r->tokens[i]));
+  if (c->reasoning_ids[1] < 0)
+    c->reasoning_ids[0] = -1;
+  c->reasons = v->request.parts.opened;
 }
 
 /* Choice i answers prompt i / n; of one prompt's answers each has a seed of its own. */
@@ -31,7 +60,18 @@ static void fill_jobs(conversation *v)
     j->options.max_tokens = r->max_tokens;
     j->options.stops = r->stops;
     j->options.n_stops = r->n_stops;
+    count_reasoning(v, &v->set->at[i]);
   }
+}
+
+static bool open_readers(conversation *v, tern_error *err)
+{
+  for (int i = 0; i < v->set->n; i++)
+    if (!(v->readers[i] = parts_open(&v->request.parts))) {
+      err_nomem(err, "request");
+      return false;
+    }
+  return true;
 }
 
 void oai_answer_fault(srv_response *a, const oai_fault *f)
@@ -42,23 +82,38 @@ void oai_answer_fault(srv_response *a, const oai_fault *f)
     srv_fault(a, f->param, &f->err);
 }
 
-/* NULL: the response has the error. */
-static conversation *open_conversation(server *s, const srv_request *q, const dialect *d, srv_response *a)
+/* What is wrong with messages that were made of another field is wrong with that. */
+static void rename_fault(oai_fault *f, const char *asked)
 {
-  json_t *root;
+  static const char made[] = "messages";
+  if (!asked || !f->param || strcmp(f->param, made) != 0)
+    return;
+  tern_error err = f->err;
+  f->param = asked;
+  if (!strncmp(err.text, made, sizeof made - 1))
+    err_set(&f->err, err.status, "%s%s", asked, err.text + sizeof made - 1);
+}
+
+/* NULL: the response has the error. */
+static conversation *open_conversation(server *s, const srv_request *q, json_t *root, conversation_own own,
+                                       const dialect *d, srv_response *a)
+{
   oai_fault fault = {0};
-  if (!srv_body(q, a, &root))
-    return NULL;
   conversation *v = mem_zalloc(sizeof *v);
   if (!v) {
     json_decref(root);
+    free_own(own);
     err_nomem(&fault.err, "request");
     srv_fault(a, NULL, &fault.err);
     return NULL;
   }
   v->server = s;
   v->dialect = d;
+  v->own = own;
   v->fd = q->fd;
+  v->lines = a->type != NULL;
+  v->number = q->number;
+  v->request.fills = own.fills;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)
@@ -69,13 +124,79 @@ static conversation *open_conversation(server *s, const srv_request *q, const di
   }
   if (ok) {
     fill_jobs(v);
-    ok = choices_submit(v->set, &fault.err) == TERN_OK;
+    ok = open_readers(v, &fault.err) && choices_submit(v->set, &fault.err) == TERN_OK;
   }
   if (ok)
     return v;
+  rename_fault(&fault, own.asked);
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;
+}
+
+/* ---- what answers say ---- */
+
+/* Calls have ids that no other call of this server has. Nine letters and digits are all that some templates take: a
+ * number is spread over them by a factor that is prime to 36^9, so that no two are the same. */
+static char *new_call_id(const conversation *v, int index, size_t nth)
+{
+  static const uint64_t most = 101559956668416, spread = 55555555555541; /* 36^9 */
+  static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+  uint64_t number = (v->number * OAI_MOST_CHOICES + (uint64_t)index) << 10 | (nth & 1023);
+  char id[64];
+  if (!v->request.parts.calls->short_ids) {
+    snprintf(id, sizeof id, "%s%08llx%08llx%03zx", v->dialect->call_prefix, (unsigned long long)v->server->started,
+             (unsigned long long)v->number * OAI_MOST_CHOICES + (unsigned)index, nth);
+    return mem_strdup(id);
+  }
+  number = (uint64_t)((unsigned __int128)(number + (uint64_t)v->server->started) * spread % most);
+  for (int i = 0; i < 9; i++, number /= 36)
+    id[i] = digits[number % 36];
+  return mem_strndup(id, 9);
+}
+
+/* The model's own id, if it is the first of its kind in the answer. */
+static bool keep_call_id(conversation *v, int index, const char *id)
+{
+  json_t *known = v->call_ids[index];
+  if (!known)
+    known = v->call_ids[index] = json_object();
+  return !json_object_get(known, id) && json_object_set_new(known, id, json_true()) == 0;
+}
+
+/* Counts and names the calls that are new; of one that was to be the only one, what follows it goes. */
+static void name_calls(conversation *v, int index)
+{
+  answer_parts *said = &v->said[index];
+  for (size_t i = 0; i < said->n; i++) {
+    tool_call *c = &said->at[i].call;
+    if (v->request.one_call && v->calls[index])
+      said->at[i].kind = PART_DROPPED;
+    if (said->at[i].kind != PART_CALL)
+      continue;
+    if (!c->id || !keep_call_id(v, index, c->id)) {
+      mem_free(c->id);
+      c->id = new_call_id(v, index, v->calls[index]);
+      said->failed |= !c->id;
+    }
+    v->calls[index]++;
+  }
+}
+
+/* A stretch of the choice's text, which may be its last, into `said`. */
+static void take_apart(conversation *v, int index, const buf *text, const sched_end *end)
+{
+  answer_parts *said = &v->said[index];
+  parts_clear(said);
+  parts_feed(v->readers[index], text->data ? text->data : "", text->length, said);
+  if (end)
+    parts_end(v->readers[index], end->stop || !end->finish || strcmp(end->finish, "stop") != 0, said);
+  name_calls(v, index);
+}
+
+const char *conversation_finish(const conversation *v, int index, const sched_end *end)
+{
+  return v->calls[index] && end->finish && !strcmp(end->finish, "stop") ? "tool_calls" : end->finish;
 }
 
 /* ---- whole ---- */
@@ -102,6 +223,19 @@ size_t conversation_answer_tokens(const conversation *v)
   for (int i = 0; i < v->set->n; i++)
     n += v->set->at[i].end.n_ids;
   return n;
+}
+
+bool conversation_reasoning_tokens(const conversation *v, size_t *n)
+{
+  *n = 0;
+  for (int i = 0; i < v->set->n; i++) {
+    const choice *c = &v->set->at[i];
+    bool reasoned = v->readers[i] && parts_reasoning_bytes(v->readers[i]) > 0;
+    if (reasoned != (c->reasoned > 0)) /* letters that spell the marker, or no token for it */
+      return false;
+    *n += c->reasoned;
+  }
+  return v->request.parts.reasoning && v->set->at[0].reasoning_ids[0] >= 0;
 }
 
 static bool any_failed(const choices *c)
@@ -151,6 +285,10 @@ static void answer_whole(conversation *v, srv_response *a)
   for (int i = 0; i < v->set->n; i++)
     choice_take(&v->set->at[i]);
   choices_unlock(v->set);
+  for (int i = 0; i < v->set->n; i++) {
+    take_apart(v, i, &v->set->at[i].taken.text, &v->set->at[i].end);
+    text.failed |= v->said[i].failed;
+  }
   v->dialect->whole(v, &text);
   srv_text(a, 200, &text);
 }
@@ -185,6 +323,7 @@ static void tell_piece(conversation *v, int i, buf *out)
   piece.tokens = c->taken.tokens ? c->taken.tokens + v->told[i] : NULL;
   piece.n_tokens = left < PIECE_TOKENS ? left : PIECE_TOKENS;
   v->closed[i] = v->ended[i] && piece.n_tokens == left;
+  take_apart(v, i, &piece.text, v->closed[i] ? &c->end : NULL);
   v->dialect->delta(v, i, &piece, v->closed[i] ? &c->end : NULL, out);
   v->told[i] += piece.n_tokens;
   buf_clear(&c->taken.text);
@@ -201,15 +340,28 @@ static bool add_news(conversation *v, buf *out)
     if (!v->closed[i])
       tell_piece(v, i, out);
     over = over && v->closed[i];
+    if (v->said[i].failed) {
+      v->dialect->fail(v, 503, "out of memory (answer)", out);
+      return true;
+    }
   }
   if (well && over)
     v->dialect->finish(v, out);
   return over;
 }
 
+static int64_t now_ms(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Tokens may come for long of which nothing is told yet, those of a call: then too the client is to hear something. */
 static bool next_events(void *self, buf *out, bool *gone)
 {
   conversation *v = self;
+  int64_t until = now_ms() + KEEP_ALIVE_MS;
   if (!v->begun) {
     v->dialect->begin(v, out);
     v->begun = true;
@@ -224,11 +376,14 @@ static bool next_events(void *self, buf *out, bool *gone)
     }
     if (over || out->length)
       return !over;
-    switch (choices_wait(v->set, v->fd, KEEP_ALIVE_MS)) {
+    int64_t left = until - now_ms();
+    switch (left > 0 ? choices_wait(v->set, v->fd, (int)left) : CHOICES_QUIET) {
     case CHOICES_GONE:
       *gone = true;
       return false;
     case CHOICES_QUIET:
+      if (v->lines)
+        break;
       buf_adds(out, ": keepalive\n\n");
       return true;
     case CHOICES_NEWS:
@@ -245,19 +400,28 @@ static void close_stream(void *self)
 
 /* ---- the route ---- */
 
-void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a)
+void conversation_answer(server *s, const srv_request *q, json_t *root, conversation_own own, const dialect *d,
+                         srv_response *a)
 {
-  conversation *v = open_conversation(s, q, d, a);
+  conversation *v = open_conversation(s, q, root, own, d, a);
   if (!v)
     return;
   wait_for(v, v->request.stream, a);
   if (!a->gone && !a->status && v->request.stream) {
     a->status = 200;
-    a->type = "text/event-stream; charset=utf-8";
+    if (!a->type)
+      a->type = "text/event-stream; charset=utf-8";
     a->source = (srv_source){next_events, close_stream, v};
     return;
   }
   if (!a->gone && !a->status)
     answer_whole(v, a);
   close_conversation(v);
+}
+
+void conversation_run(server *s, const srv_request *q, const dialect *d, srv_response *a)
+{
+  json_t *root;
+  if (srv_body(q, a, &root))
+    conversation_answer(s, q, root, (conversation_own){0}, d, a);
 }

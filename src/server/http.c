@@ -1,4 +1,4 @@
-/* http.c - sockets, connections and bodies, by libmicrohttpd, and which route a request belongs to.
+/* http.c - sockets, connections and bodies, by libmicrohttpd.
  *
  * Each connection has a thread (MHD_USE_THREAD_PER_CONNECTION): a route may wait for the model there, and watches its
  * client's socket meanwhile. A body is collected up to a limit; what comes beyond is read and thrown away, so that the
@@ -7,75 +7,29 @@
  */
 #include <microhttpd.h>
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/threads.h"
-#include "server/srv.h"
+#include "server/keys.h"
+#include "server/routes.h"
+
+#define ASKED_METHOD "Access-Control-Request-Method"
 
 enum {
-  BACKLOG = 128,
   MOST_CONNECTIONS = 512,
   IDLE_SECONDS = 60, /* between requests, within a body, and for a reader that takes nothing */
   HEADER_BYTES = 32 << 10,
   STACK_BYTES = 1 << 20,
   STREAM_BLOCK = 16 << 10,
+  METHOD = 16,
+  LOGGED_PATH = 100,
   THROW_AWAY = 16, /* times most_body: what is read of a body that is too large */
 };
-
-/* ---- routes ---- */
-
-static const struct {
-  const char *method, *path;
-  srv_route *route;
-} routes[] = {
-    {"POST", "/v1/chat/completions", oai_chat},
-    {"POST", "/chat/completions", oai_chat},
-    {"POST", "/v1/completions", oai_completions},
-    {"POST", "/v1/messages", ant_messages},
-    {"POST", "/v1/messages/count_tokens", ant_count_tokens},
-    {"POST", "/tokenize", text_tokenize},
-    {"POST", "/detokenize", text_detokenize},
-    {"POST", "/apply-template", text_template},
-    {"GET", "/v1/models", info_models},
-    {"GET", "/health", info_health},
-    {"GET", "/metrics", info_metrics},
-};
-static const char models_prefix[] = "/v1/models/";
-
-static bool is_below(const char *path, const char *prefix)
-{
-  size_t n = strlen(prefix);
-  return !strncmp(path, prefix, n) && (!path[n] || path[n] == '/');
-}
-
-/* NULL: none; *has: the method that the path has, NULL where there is no such path. */
-static srv_route *find_route(const char *method, const char *path, const char **has, srv_shape **shape)
-{
-  *has = NULL;
-  *shape = is_below(path, "/v1/messages") ? ant_error : NULL;
-  if (!strcmp(method, "HEAD"))
-    method = "GET";
-  for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-    if (strcmp(routes[i].path, path) != 0)
-      continue;
-    *has = routes[i].method;
-    return strcmp(routes[i].method, method) ? NULL : routes[i].route;
-  }
-  if (!strncmp(path, models_prefix, sizeof models_prefix - 1)) {
-    *has = "GET";
-    return strcmp(method, "GET") ? NULL : info_model;
-  }
-  return NULL;
-}
 
 /* ---- a request ---- */
 
@@ -88,9 +42,13 @@ typedef struct exchange {
   bool counted; /* in the server's `active` */
   uint64_t number;
   double began;
+  const char *origin;                     /* for Access-Control-Allow-Origin; NULL: none */
+  char method[METHOD], path[LOGGED_PATH]; /* for the log */
+  bool streams;                           /* its line is written at its end */
+  double replied;                         /* when its answer began */
 } exchange;
 
-static double seconds(void)
+double srv_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -104,7 +62,7 @@ static exchange *begin_exchange(server *s)
     return NULL;
   x->server = s;
   x->number = atomic_fetch_add(&s->requests, 1) + 1;
-  x->began = seconds();
+  x->began = srv_seconds();
   return x;
 }
 
@@ -182,12 +140,10 @@ bool srv_draining(server *s)
   return is;
 }
 
-static void answer(exchange *x, struct MHD_Connection *c, const char *method, const char *path, srv_response *a,
-                   const char **allow)
+static void answer(exchange *x, struct MHD_Connection *c, const char *path, const srv_found *to, srv_response *a)
 {
   server *s = x->server;
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-  srv_route *route = find_route(method, path, allow, &a->shape);
   char message[160];
   if (x->too_large) {
     snprintf(message, sizeof message, "body: more than %zu bytes", s->options.most_body);
@@ -199,22 +155,24 @@ static void answer(exchange *x, struct MHD_Connection *c, const char *method, co
     srv_error(a, 503, NULL, NULL, "out of memory (body)");
   } else if (!enter(x)) {
     srv_error(a, 503, NULL, "closing", "the server is closing");
-  } else if (!route && *allow) {
-    snprintf(message, sizeof message, "%.60s takes %s", path, *allow);
+  } else if (!to->route && *to->allow) {
+    snprintf(message, sizeof message, "%.60s takes %s", path, to->allow);
     srv_error(a, 405, NULL, "method_not_allowed", message);
-  } else if (!route) {
+  } else if (!to->route) {
     snprintf(message, sizeof message, "there is no %.100s here", path);
     srv_error(a, 404, NULL, "unknown_url", message);
   } else {
     srv_request q = {.number = x->number,
                      .path = path,
+                     .part = to->part,
+                     .part_length = to->part_length,
                      .body = x->body.data ? x->body.data : "",
                      .length = x->body.length,
                      .fd = info->connect_fd,
                      .release = free_body,
                      .user = x};
     if (srv_turn_begin(s, q.length, q.fd))
-      route(s, &q, a);
+      to->route(s, &q, a);
     else if (srv_draining(s))
       srv_error(a, 503, NULL, "closing", "the server is closing");
     else
@@ -298,6 +256,22 @@ static struct MHD_Response *make_response(struct MHD_Connection *c, srv_response
   return r;
 }
 
+static const char *header(struct MHD_Connection *c, const char *name)
+{
+  return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* Lets pages of an allowed origin read the answer. */
+static void add_origin(const exchange *x, struct MHD_Response *r)
+{
+  if (!x->origin)
+    return;
+  MHD_add_response_header(r, "Access-Control-Allow-Origin", x->origin);
+  MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  MHD_add_response_header(r, "Vary", "Origin");
+}
+
+/* `allow`: of a 405. */
 static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_response *a, const char *allow)
 {
   char text[32];
@@ -313,8 +287,11 @@ static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_
     snprintf(text, sizeof text, "%d", a->retry_after);
     MHD_add_response_header(r, "Retry-After", text);
   }
-  if (allow && a->status == 405)
+  if (a->status == 405)
     MHD_add_response_header(r, "Allow", allow);
+  if (a->status == 401)
+    MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+  add_origin(x, r);
   snprintf(text, sizeof text, "tern-%llu", (unsigned long long)x->number);
   MHD_add_response_header(r, "X-Request-Id", text);
   enum MHD_Result done = MHD_queue_response(c, (unsigned)a->status, r);
@@ -322,18 +299,59 @@ static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_
   return done;
 }
 
+/* A line a request: its number, which the client has as X-Request-Id, what it asked for, and how that went; never a
+ * text. */
+static void log_exchange(const exchange *x, int status, const char *how, double first)
+{
+  double now = srv_seconds();
+  char more[48] = "";
+  if (first > 0)
+    snprintf(more, sizeof more, " first_ms=%.1f", 1e3 * (first - x->began));
+  srv_log(x->server, "id=tern-%llu method=%s path=%s status=%d end=%s%s ms=%.1f", (unsigned long long)x->number,
+          x->method, x->path, status, how, more, 1e3 * (now - x->began));
+}
+
 /* Counts it, logs it, sends it. */
-static enum MHD_Result reply_with(exchange *x, struct MHD_Connection *c, const char *method, const char *path,
-                                  srv_response *a, const char *allow)
+static enum MHD_Result reply_with(exchange *x, struct MHD_Connection *c, srv_response *a, const char *allow)
 {
   if (a->status >= 100)
     atomic_fetch_add(&x->server->responses[a->status / 100], 1);
-  srv_log(x->server, "%llu %s %.100s %d %s%.1f ms", (unsigned long long)x->number, method, path, a->status,
-          a->gone          ? "client gone, "
-          : a->source.next ? "stream began after "
-                           : "",
-          1e3 * (seconds() - x->began));
+  x->streams = a->source.next != NULL;
+  x->replied = srv_seconds();
+  if (!x->streams)
+    log_exchange(x, a->status, a->gone ? "left" : "sent", 0);
   return send_response(x, c, a, allow);
+}
+
+/* As a log may have it: one word of visible ASCII characters. */
+static void note_line(exchange *x, const char *method, const char *path)
+{
+  snprintf(x->method, sizeof x->method, "%s", method);
+  snprintf(x->path, sizeof x->path, "%s", path);
+  for (char *p = x->path; *p; p++)
+    if (*p <= ' ' || *p > '~' || *p == '"')
+      *p = '?';
+}
+
+/* What a browser asks before it lets a page of an allowed origin ask. */
+static enum MHD_Result allow_page(exchange *x, struct MHD_Connection *c)
+{
+  struct MHD_Response *r = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+  const char *wanted = header(c, "Access-Control-Request-Headers");
+  if (!r)
+    return MHD_NO;
+  add_origin(x, r);
+  MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+  if (wanted)
+    MHD_add_response_header(r, "Access-Control-Allow-Headers", wanted);
+  if (header(c, "Access-Control-Request-Private-Network"))
+    MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
+  MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+  atomic_fetch_add(&x->server->responses[2], 1);
+  log_exchange(x, MHD_HTTP_NO_CONTENT, "sent", 0);
+  enum MHD_Result done = MHD_queue_response(c, MHD_HTTP_NO_CONTENT, r);
+  MHD_destroy_response(r);
+  return done;
 }
 
 static enum MHD_Result note_length(void *user, enum MHD_ValueKind kind, const char *key, const char *value)
@@ -347,13 +365,16 @@ static enum MHD_Result note_length(void *user, enum MHD_ValueKind kind, const ch
   return MHD_YES;
 }
 
-static srv_headers read_headers(const server *s, struct MHD_Connection *c, const char *version)
+static srv_headers read_headers(const server *s, struct MHD_Connection *c, const char *path, const char *version)
 {
-  srv_headers h = {.host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST),
-                   .origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN),
+  srv_headers h = {.host = header(c, MHD_HTTP_HEADER_HOST),
+                   .origin = header(c, MHD_HTTP_HEADER_ORIGIN),
+                   .authorization = header(c, MHD_HTTP_HEADER_AUTHORIZATION),
+                   .key = header(c, "x-api-key"),
+                   .path = path,
                    .wants_host = !strcmp(version, MHD_HTTP_VERSION_1_1),
-                   .encoded = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_TRANSFER_ENCODING)};
-  bool asks = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
+                   .encoded = header(c, MHD_HTTP_HEADER_TRANSFER_ENCODING)};
+  bool asks = header(c, MHD_HTTP_HEADER_EXPECT);
   h.most_announced = s->options.most_body * (asks ? 1 : THROW_AWAY);
   MHD_get_connection_values(c, MHD_HEADER_KIND, note_length, &h);
   return h;
@@ -365,21 +386,22 @@ static enum MHD_Result meet(server *s, struct MHD_Connection *c, const char *pat
 {
   exchange *x = begin_exchange(s);
   srv_response a = {0};
-  const char *allow;
   *state = x;
   if (!x)
     return MHD_NO;
-  srv_headers h = read_headers(s, c, version);
-  find_route(method, path, &allow, &a.shape);
-  return srv_refuse(s, &h, &a) ? reply_with(x, c, method, path, &a, NULL) : MHD_YES;
+  note_line(x, method, path);
+  srv_headers h = read_headers(s, c, path, version);
+  x->origin = keys_allow_origin(s, h.origin);
+  if (x->origin && !strcmp(method, MHD_HTTP_METHOD_OPTIONS) && header(c, ASKED_METHOD))
+    return allow_page(x, c);
+  a.shape = srv_find(method, path).shape;
+  return srv_refuse(s, &h, &a) ? reply_with(x, c, &a, "") : MHD_YES;
 }
 
 static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *path, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
   exchange *x = *state;
-  srv_response a = {0};
-  const char *allow = NULL;
   if (!x)
     return meet(user, c, path, method, version, state);
   if (*size) {
@@ -387,10 +409,12 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *
     *size = 0;
     return go_on ? MHD_YES : MHD_NO;
   }
+  srv_found to = srv_find(method, path);
+  srv_response a = {.shape = to.shape};
   set_timeout(c, 0);
-  answer(x, c, method, path, &a, &allow);
+  answer(x, c, path, &to, &a);
   set_timeout(c, IDLE_SECONDS);
-  return reply_with(x, c, method, path, &a, allow);
+  return reply_with(x, c, &a, to.allow);
 }
 
 /* "%00" would end a path early: it becomes a character that none has. */
@@ -406,80 +430,51 @@ static size_t unescape(void *user, struct MHD_Connection *c, char *text)
 
 static void completed(void *user, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode how)
 {
-  (void)user, (void)c, (void)how;
-  if (*state)
-    end_exchange(*state);
+  (void)user, (void)c;
+  exchange *x = *state;
+  if (x && x->streams)
+    log_exchange(x, MHD_HTTP_OK, how == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "sent" : "left", x->replied);
+  if (x)
+    end_exchange(x);
   *state = NULL;
 }
 
-/* ---- the listening socket ---- */
+/* ---- beginning and end ---- */
 
-/* MHD would only say that it failed. */
-static tern_status listen_at(const struct addrinfo *to, const char *host, int port, int *out, tern_error *err)
+static tern_status check_tls(const server_options *o, tern_error *err)
 {
-  int one = 1, fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0)
-    return err_set(err, TERN_E_IO, "%s: port %d: %s", host, port, strerror(errno));
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (bind(fd, to->ai_addr, to->ai_addrlen) || listen(fd, BACKLOG)) {
-    tern_status status = err_set(err, TERN_E_IO, "%s: port %d: %s%s", host, port, strerror(errno),
-                                 errno == EADDRINUSE ? " (--port chooses another one; 0: any that is free)" : "");
-    close(fd);
-    return status;
-  }
-  *out = fd;
+  if (o->certificate && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+    return err_set(err, TERN_E_UNSUPPORTED, "--tls-cert: this system's HTTP library was built without TLS");
   return TERN_OK;
 }
 
-static tern_status open_socket(const char *host, int port, int *out, tern_error *err)
+/* The library says nothing of why it does not start. */
+static tern_status not_started(const server *s, tern_error *err)
 {
-  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
-  char service[16];
-  snprintf(service, sizeof service, "%d", port);
-  int failed = getaddrinfo(host, service, &hints, &list);
-  if (failed)
-    return err_set(err, TERN_E_IO, "--host: \"%.100s\": %s", host, gai_strerror(failed));
-  tern_status status = TERN_E_IO;
-  for (const struct addrinfo *a = list; a && status != TERN_OK; a = a->ai_next)
-    status = listen_at(a, host, port, out, err);
-  freeaddrinfo(list);
-  return status;
-}
-
-static void note_address(server *s, int fd)
-{
-  union {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-  } at;
-  socklen_t size = sizeof at;
-  memset(&at, 0, sizeof at);
-  if (getsockname(fd, &at.any, &size))
-    return;
-  bool v6 = at.any.sa_family == AF_INET6;
-  s->port = ntohs(v6 ? at.v6.sin6_port : at.v4.sin_port);
-  s->loopback = v6 ? IN6_IS_ADDR_LOOPBACK(&at.v6.sin6_addr) : ntohl(at.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  if (s->options.certificate)
+    return err_set(err, TERN_E_FORMAT,
+                   "--tls-cert, --tls-key: no certificate (chain) and its private key in PEM, or HTTP does not start");
+  return err_set(err, TERN_E_IO, "%s: the HTTP library does not start", s->options.host);
 }
 
 tern_status http_start(server *s, tern_error *err)
 {
-  int fd = -1;
+  const server_options *o = &s->options;
   sigset_t before;
-  TRY(open_socket(s->options.host, s->options.port, &fd, err));
-  note_address(s, fd);
+  TRY(check_tls(o, err));
+  struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)o->certificate},
+                                 {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)o->private_key},
+                                 {MHD_OPTION_END, 0, NULL}};
+  unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC;
   threads_block_signals(&before); /* its threads inherit it */
   s->daemon = MHD_start_daemon(
-      MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL,
-      handle, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
-      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-      MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed, s,
-      MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
+      flags | (o->certificate ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, s->socket.fd,
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+      MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
+      o->certificate ? tls : tls + 2, MHD_OPTION_END);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (s->daemon)
-    return TERN_OK;
-  close(fd);
-  return err_set(err, TERN_E_IO, "%s: port %d: the HTTP library does not start", s->options.host, s->port);
+  return s->daemon ? TERN_OK : not_started(s, err);
 }
 
 void http_quiesce(server *s)
@@ -487,6 +482,7 @@ void http_quiesce(server *s)
   int fd = MHD_quiesce_daemon(s->daemon);
   if (fd >= 0)
     close(fd);
+  s->socket.fd = -1;
 }
 
 void http_stop(server *s)

@@ -62,6 +62,10 @@ static void add_metrics(server *s, const sched_stats *t, buf *b)
   buf_addf(b, "tern_generated_tokens_total %llu\n", (unsigned long long)t->generated_tokens);
   metric(b, "cached_tokens_total", "counter", "Prompt tokens found in prefixes of earlier requests.");
   buf_addf(b, "tern_cached_tokens_total %llu\n", (unsigned long long)t->cached_tokens);
+  metric(b, "drafted_tokens_total", "counter", "Tokens guessed ahead.");
+  buf_addf(b, "tern_drafted_tokens_total %llu\n", (unsigned long long)t->drafted_tokens);
+  metric(b, "accepted_tokens_total", "counter", "Guesses that became tokens of an answer.");
+  buf_addf(b, "tern_accepted_tokens_total %llu\n", (unsigned long long)t->accepted_tokens);
   metric(b, "prefixes", "gauge", "Prefixes kept for later requests.");
   buf_addf(b, "tern_prefixes %d\n", t->prefixes);
   metric(b, "prefix_bytes", "gauge", "Keys and values of kept prefixes.");
@@ -88,4 +92,14 @@ void info_metrics(server *s, const srv_request *q, srv_response *a)
   a->type = "text/plain; version=0.0.4; charset=utf-8";
   a->length = a->body ? strlen(a->body) : 0;
   buf_free(&text);
+}
+
+/* What a browser or a client that looks whether somebody is there finds. */
+void info_root(server *s, const srv_request *q, srv_response *a)
+{
+  (void)s, (void)q;
+  a->body = strdup("tern is running\n");
+  a->status = a->body ? 200 : 503;
+  a->type = "text/plain; charset=utf-8";
+  a->length = a->body ? strlen(a->body) : 0;
 }

@@ -16,7 +16,9 @@ typedef struct oai_prompt {
 } oai_prompt;
 
 typedef struct oai_request {
-  bool chat; /* else a text completion */
+  bool counts; /* set before reading: the prompt is to be counted and may be longer than the context */
+  bool fills;  /* set before reading: the answer may go on until the context is full */
+  bool chat;   /* else a text completion */
   bool stream, include_usage;
   bool logprobs;
   int top_logprobs;
@@ -28,8 +30,13 @@ typedef struct oai_request {
   size_t n_stops;
   int32_t *bias_ids;
   float *bias_values;
-  json_t *root;      /* the body: strings above point into it */
-  json_t *variables; /* of the template; NULL: none */
+  json_t *root;        /* the body: strings above point into it */
+  json_t *variables;   /* of the template; NULL: none */
+  const json_t *tools; /* that the template is given; NULL: none */
+  bool no_tools;       /* tool_choice "none": the model is shown none */
+  bool one_call;       /* the answer ends after its first call */
+  const char *effort;  /* reasoning_effort; NULL: not said */
+  parts_options parts; /* how the answers are taken apart */
   oai_prompt prompts[OAI_MOST_CHOICES];
   int n_prompts;
 } oai_request;
@@ -49,8 +56,28 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault);
 /* Whether `value`, the field `name`, is a stop string or a list of some. */
 bool oai_check_stops(const char *name, const json_t *value, oai_fault *fault);
 void oai_clear(oai_request *r);
+/* The JSON schema of such a body, for /openapi.json: new reference. */
+json_t *oai_schema(bool is_chat);
+/* How the model is to be called in the answer: as the field `model` (NULL: absent) has it, which is an error where it
+ * is none of the names that are served. */
+bool oai_check_model(const server *s, const json_t *value, const char **name, oai_fault *fault);
 /* An error about a field; returns false. */
 bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same about a field of an object within the body: `within` is "options." or the like, or "". */
+bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* openai_tools.c: the fields of tools and reasoning, each alone; then what they mean for this model: the template's
+ * variables and tools, and how answers are taken apart, but for `opened`. */
+bool oai_read_tools(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
+bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
+bool oai_read_parallel(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
+bool oai_read_effort(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
+bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault);
+/* Whether the chat template, with tools or without, has the word: a variable that it may read. */
+bool oai_template_has(const server *s, bool with_tools, const char *word);
+/* A variable of the template for this request. */
+bool oai_set_variable(const server *s, oai_request *r, const char *name, json_t *value, oai_fault *fault);
 
 /* conversation.c: a fault as a response. */
 void oai_answer_fault(srv_response *a, const oai_fault *f);
@@ -70,15 +97,18 @@ typedef struct oai_writer {
 
 /* prefix: of the id, a literal. */
 void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
-/* A whole answer, as text: its beginning, every choice in turn, its end, which takes over `usage`. */
+/* A whole answer, as text: its beginning, every choice in turn (with what its text was taken apart into, and why it
+ * ended), its end, which takes over `usage`. */
 void oai_begin_whole(const oai_writer *w, buf *out);
-void oai_add_whole(oai_writer *w, int index, const choice *c, buf *out);
+void oai_add_whole(oai_writer *w, int index, const choice *c, const answer_parts *said, const char *finish, buf *out);
 void oai_end_whole(json_t *usage, buf *out);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);
-/* Text and tokens of the choice; `finish`: why it ended, NULL: it goes on. */
-void oai_add_delta(oai_writer *w, int index, const choice_part *news, const char *finish, buf *out);
+/* What the choice said, with its tokens; n_calls: how many calls it had before. `finish`: why it ended, NULL: it goes
+ * on. */
+void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
+                   const char *finish, buf *out);
 void oai_add_usage(const oai_writer *w, json_t *usage, buf *out);
 void oai_add_event(json_t *document, buf *out); /* takes over the reference */
 void oai_add_done(buf *out);

@@ -1,5 +1,5 @@
 /* openai_fields.c - from a request's JSON to numbers: tables of fields, and a loop. See openai.h. */
-#include "server/openai.h"
+#include "server/fields.h"
 
 #include <limits.h>
 #include <math.h>
@@ -25,6 +25,18 @@ bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...)
   va_end(args);
   fault->param = param;
   err_set(&fault->err, TERN_E_USAGE, "%.100s: %s", param, text);
+  return false;
+}
+
+bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
+{
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  fault->param = param;
+  err_set(&fault->err, TERN_E_USAGE, "%s%.100s: %s", within, param, text);
   return false;
 }
 
@@ -116,20 +128,28 @@ static bool read_field(const field *f, const json_t *value, oai_request *r, oai_
 
 /* ---- fields with a form of their own ---- */
 
-static bool read_model(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
+bool oai_check_model(const server *s, const json_t *value, const char **name, oai_fault *fault)
 {
   char list[600] = "";
   size_t used = 0;
+  *name = s->options.names[0];
+  if (!value || json_is_null(value))
+    return true;
   if (!json_is_string(value))
     return wrong_type(fault, "model", "a string", value);
-  r->model = json_string_value(value);
-  if (srv_serves(s, r->model))
+  *name = json_string_value(value);
+  if (srv_serves(s, *name))
     return true;
   for (size_t i = 0; i < s->options.n_names && used < sizeof list - 1; i++)
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", s->options.names[i]);
   fault->status = 404;
   fault->code = "model_not_found";
-  return oai_wrong(fault, "model", "\"%.100s\" is not served here; what is: %s", r->model, list);
+  return oai_wrong(fault, "model", "\"%.100s\" is not served here; what is: %s", *name, list);
+}
+
+static bool read_model(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
+{
+  return oai_check_model(s, value, &r->model, fault);
 }
 
 static const json_t *stop_at(const json_t *value, size_t i)
@@ -267,17 +287,22 @@ static bool read_completion_tokens(const server *s, const json_t *value, oai_req
 static const struct {
   const char *name;
   bool chat_only;
+  unsigned kinds; /* of value (FIELD_IS_...): what /openapi.json says; `read` knows more */
   bool (*read)(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 } forms[] = {
-    {"model", false, read_model},
-    {"stop", false, read_stop},
-    {"seed", false, read_seed},
-    {"logit_bias", false, read_bias},
-    {"logprobs", false, read_logprobs},
-    {"top_logprobs", true, read_top_logprobs},
-    {"stream_options", false, read_stream_options},
-    {"chat_template_kwargs", true, read_variables},
-    {"max_completion_tokens", false, read_completion_tokens},
+    {"model", false, FIELD_IS_STRING, read_model},
+    {"stop", false, FIELD_IS_STRING | FIELD_IS_LIST, read_stop},
+    {"seed", false, FIELD_IS_INT, read_seed},
+    {"logit_bias", false, FIELD_IS_OBJECT, read_bias},
+    {"logprobs", false, FIELD_IS_BOOL, read_logprobs},
+    {"top_logprobs", true, FIELD_IS_INT, read_top_logprobs},
+    {"stream_options", false, FIELD_IS_OBJECT, read_stream_options},
+    {"chat_template_kwargs", true, FIELD_IS_OBJECT, read_variables},
+    {"max_completion_tokens", false, FIELD_IS_INT, read_completion_tokens},
+    {"tools", true, FIELD_IS_LIST, oai_read_tools},
+    {"tool_choice", true, FIELD_IS_STRING | FIELD_IS_OBJECT, oai_read_tool_choice},
+    {"parallel_tool_calls", true, FIELD_IS_BOOL, oai_read_parallel},
+    {"reasoning_effort", true, FIELD_IS_STRING, oai_read_effort},
 };
 
 /* ---- what is let be ---- */
@@ -407,14 +432,15 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
   oai_prompt *p = &r->prompts[0];
   if (!messages)
     return oai_wrong(fault, "messages", "is missing");
-  if (!oai_fix_messages(s, messages, fault))
+  if (!oai_fix_messages(s, messages, fault) || !oai_settle_tools(s, r, fault))
     return false;
   const json_t *variables = r->variables ? r->variables : s->options.variables;
   char *text;
   size_t length;
-  if (prompt_chat_text(s->model, messages, variables, &text, &length, &fault->err) != TERN_OK)
+  if (prompt_chat_text(s->model, messages, r->tools, variables, &text, &length, &fault->err) != TERN_OK)
     return failed(fault, "messages");
-  bool fits = srv_check_length(s, length, &fault->err) == TERN_OK;
+  r->parts.opened = r->parts.reasoning && parts_opened(r->parts.reasoning, text, length, prompt_continues(variables));
+  bool fits = r->counts || srv_check_length(s, length, &fault->err) == TERN_OK;
   tern_status status = fits ? prompt_encode_chat(s->model, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
   mem_free(text);
   if (!fits)
@@ -472,7 +498,9 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault)
     longest = r->prompts[i].n > longest ? r->prompts[i].n : longest;
   }
   bool said = r->max_tokens > 0;
-  if (!said)
+  if (r->fills && longest <= context)
+    r->max_tokens = (int)(context - longest + 1);
+  else if (!said)
     r->max_tokens = s->options.max_tokens;
   if (!said && longest <= context && longest + (size_t)r->max_tokens - 1 > context)
     r->max_tokens = (int)(context - longest + 1);
@@ -487,7 +515,9 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
 {
   const char *name;
   json_t *value;
-  *out = (oai_request){.chat = is_chat,
+  *out = (oai_request){.counts = out->counts,
+                       .fills = out->fills,
+                       .chat = is_chat,
                        .n = 1,
                        .sampling = s->options.sampling,
                        .seeded = s->options.seeded,
@@ -516,4 +546,46 @@ void oai_clear(oai_request *r)
   json_decref(r->variables);
   json_decref(r->root);
   *r = (oai_request){0};
+}
+
+/* ---- telling ---- */
+
+static json_t *field_schema(const field *f)
+{
+  srv_field row = {.name = f->name, .lo = f->lo, .hi = f->hi};
+  row.kinds = f->kind == FIELD_BOOL ? FIELD_IS_BOOL : f->kind == FIELD_INT ? FIELD_IS_INT : FIELD_IS_REAL;
+  return fields_row_schema(&row);
+}
+
+/* The values that a field may have which is not understood. */
+static json_t *neutral_schema(const char *name)
+{
+  json_t *values = json_pack("[n]");
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    if (!strcmp(neutral[i].name, name))
+      json_array_append_new(values, json_loads(neutral[i].value, JSON_DECODE_ANY, NULL));
+  return json_pack("{so}", "enum", values);
+}
+
+json_t *oai_schema(bool is_chat)
+{
+  json_t *properties = json_object();
+  for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+    json_object_set_new(properties, harmless[i], json_pack("{ss}", "description", "let be"));
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    json_object_set_new(properties, neutral[i].name, neutral_schema(neutral[i].name));
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    json_object_set_new(properties, fields[i].name, field_schema(&fields[i]));
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    bool counts = !is_chat && !strcmp(forms[i].name, "logprobs");
+    srv_field row = {.name = forms[i].name, .kinds = forms[i].kinds | (counts ? FIELD_IS_INT : 0)};
+    if (is_chat || !forms[i].chat_only)
+      json_object_set_new(properties, row.name, fields_row_schema(&row));
+  }
+  const char *asked = is_chat ? "messages" : "prompt";
+  json_t *of = is_chat ? json_pack("{ss si s{ss}}", "type", "array", "minItems", 1, "items", "type", "object")
+                       : json_pack("{s[ss]}", "type", "string", "array");
+  json_object_set_new(properties, asked, of);
+  return json_pack("{ss so s[s] sb}", "type", "object", "properties", properties, "required", asked,
+                   "additionalProperties", 0);
 }

@@ -94,7 +94,9 @@ static bool fix_arguments(json_t *function, size_t at, oai_fault *fault)
 
 static bool fix_tool_calls(json_t *message, size_t at, oai_fault *fault)
 {
-  json_t *calls = json_object_get(message, "tool_calls");
+  json_t *calls = json_object_get(message, "tool_calls"), *old = json_object_get(message, "function_call");
+  if (old && !json_is_null(old))
+    return wrong_at(fault, at, "function_call", "no template reads it: give tool_calls");
   if (!calls || json_is_null(calls))
     return true;
   if (!json_is_array(calls))

@@ -184,9 +184,57 @@ static void add_choice(oai_writer *w, int index, const char *key, json_t *text, 
   buf_adds(out, "}");
 }
 
-static json_t *text_json(const choice_part *p)
+static json_t *text_json(const buf *text)
 {
-  return json_stringn(p->text.data ? p->text.data : "", p->text.length);
+  return json_stringn(text->data ? text->data : "", text->length);
+}
+
+/* ---- what an answer says ---- */
+
+/* All parts of one kind, in one text. */
+static json_t *joined(const answer_parts *said, part_kind kind)
+{
+  buf text = {0};
+  for (size_t i = 0; i < said->n; i++)
+    if (said->at[i].kind == kind)
+      buf_add(&text, said->at[i].text.data, said->at[i].text.length);
+  json_t *out = text.failed ? NULL : text_json(&text);
+  buf_free(&text);
+  return out;
+}
+
+/* Reasoning stands under the names that clients look for: vLLM's and DeepSeek's, mlx_lm.server's and OpenRouter's.
+ * Takes over the text. */
+static void set_reasoning(json_t *message, json_t *text)
+{
+  json_object_set(message, "reasoning_content", text);
+  json_object_set_new(message, "reasoning", text);
+}
+
+static json_t *call_json(const tool_call *c)
+{
+  return json_pack("{ss ss s{ss ss}}", "id", c->id, "type", "function", "function", "name", c->name, "arguments",
+                   c->arguments);
+}
+
+static json_t *message_json(const answer_parts *said)
+{
+  json_t *calls = json_array(), *content = joined(said, PART_CONTENT), *reasoning = joined(said, PART_REASONING);
+  for (size_t i = 0; i < said->n; i++)
+    if (said->at[i].kind == PART_CALL)
+      json_array_append_new(calls, call_json(&said->at[i].call));
+  if (json_array_size(calls) && !json_string_length(content)) {
+    json_decref(content);
+    content = json_null();
+  }
+  json_t *out = json_pack("{ss so sn}", "role", "assistant", "content", content, "refusal");
+  if (json_string_length(reasoning))
+    set_reasoning(out, json_incref(reasoning));
+  if (json_array_size(calls))
+    json_object_set(out, "tool_calls", calls);
+  json_decref(reasoning);
+  json_decref(calls);
+  return out;
 }
 
 /* ---- whole ---- */
@@ -196,13 +244,11 @@ void oai_begin_whole(const oai_writer *w, buf *out)
   begin_document(w, w->request->chat ? "chat.completion" : "text_completion", out);
 }
 
-void oai_add_whole(oai_writer *w, int index, const choice *c, buf *out)
+void oai_add_whole(oai_writer *w, int index, const choice *c, const answer_parts *said, const char *finish, buf *out)
 {
-  json_t *text = text_json(&c->taken);
-  if (w->request->chat)
-    text = json_pack("{ss so sn}", "role", "assistant", "content", text, "refusal");
+  json_t *text = w->request->chat ? message_json(said) : joined(said, PART_CONTENT);
   buf_adds(out, index ? "," : "");
-  add_choice(w, index, w->request->chat ? "message" : "text", text, &c->taken, c->end.finish, out);
+  add_choice(w, index, w->request->chat ? "message" : "text", text, &c->taken, finish, out);
 }
 
 void oai_end_whole(json_t *usage, buf *out)
@@ -253,20 +299,56 @@ void oai_add_first(oai_writer *w, int index, buf *out)
   end_event(w, out);
 }
 
-void oai_add_delta(oai_writer *w, int index, const choice_part *news, const char *finish, buf *out)
+/* Takes over `text`; otherwise as add_choice. */
+static void add_event(oai_writer *w, int index, json_t *text, const choice_part *tokens, const char *finish, buf *out)
 {
-  const char *key = w->request->chat ? "delta" : "text";
-  if (news->text.length || news->n_tokens) {
-    json_t *text = w->request->chat ? json_pack("{so}", "content", text_json(news)) : text_json(news);
-    begin_event(w, out);
-    add_choice(w, index, key, text, news, NULL, out);
-    end_event(w, out);
+  begin_event(w, out);
+  add_choice(w, index, w->request->chat ? "delta" : "text", text, tokens, finish, out);
+  end_event(w, out);
+}
+
+/* The name first, then its arguments. */
+static void add_call(oai_writer *w, int index, const tool_call *c, size_t nth, const choice_part *tokens, buf *out)
+{
+  add_event(w, index,
+            json_pack("{s[{sI ss ss s{ss ss}}]}", "tool_calls", "index", (json_int_t)nth, "id", c->id, "type",
+                      "function", "function", "name", c->name, "arguments", ""),
+            tokens, NULL, out);
+  add_event(w, index,
+            json_pack("{s[{sI s{ss}}]}", "tool_calls", "index", (json_int_t)nth, "function", "arguments", c->arguments),
+            NULL, NULL, out);
+}
+
+static json_t *delta_json(const oai_writer *w, const answer_part *p)
+{
+  json_t *text = text_json(&p->text);
+  if (!w->request->chat)
+    return text;
+  if (p->kind == PART_CONTENT)
+    return json_pack("{so}", "content", text);
+  json_t *out = json_object();
+  set_reasoning(out, text);
+  return out;
+}
+
+void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
+                   const char *finish, buf *out)
+{
+  const choice_part *tokens = news; /* go with the first event */
+  for (size_t i = 0; i < said->n; i++) {
+    const answer_part *p = &said->at[i];
+    if (p->kind == PART_DROPPED)
+      continue;
+    if (p->kind == PART_CALL)
+      add_call(w, index, &p->call, n_calls++, tokens, out);
+    else
+      add_event(w, index, delta_json(w, p), tokens, NULL, out);
+    tokens = NULL;
   }
-  if (finish) {
-    begin_event(w, out);
-    add_choice(w, index, key, w->request->chat ? json_object() : json_string(""), NULL, finish, out);
-    end_event(w, out);
-  }
+  if (tokens && news->n_tokens)
+    add_event(w, index, w->request->chat ? json_pack("{ss}", "content", "") : json_string(""), tokens, NULL, out);
+  if (finish)
+    add_event(w, index, w->request->chat ? json_object() : json_string(""), NULL, finish, out);
 }
 
 void oai_add_usage(const oai_writer *w, json_t *usage, buf *out)

@@ -12,6 +12,8 @@
 #include "base/utf8.h"
 #include "engine/sample.h"
 #include "format/json_util.h"
+#include "server/keys.h"
+#include "server/responses.h"
 
 enum { LAST_WORDS_SECONDS = 2 };
 
@@ -43,9 +45,60 @@ static tern_status check_names(const server_options *o, tern_error *err)
   return TERN_OK;
 }
 
-tern_status server_open(tern_model *m, const server_options *options, server **out, tern_error *err)
+static bool is_first(const char *(*name_at)(size_t i), size_t i)
+{
+  for (size_t k = 0; k < i; k++)
+    if (!strcmp(name_at(k), name_at(i)))
+      return false;
+  return true;
+}
+
+/* "a, b, c" of a table's names, some of which have two rows. */
+static const char *list_names(const char *(*name_at)(size_t i), char *out, size_t size)
+{
+  size_t used = 0;
+  const char *name;
+  *out = '\0';
+  for (size_t i = 0; (name = name_at(i)) && used < size; i++)
+    if (is_first(name_at, i))
+      used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", name);
+  return out;
+}
+
+static const char *format_name(size_t i)
+{
+  const calls_format *f = calls_at(i);
+  return f ? f->name : NULL;
+}
+
+static const char *reasoning_name(size_t i)
+{
+  const parts_reasoning *r = parts_reasoning_at(i);
+  return r ? r->name : NULL;
+}
+
+/* How answers are taken apart: as was said, or as the model's files show. */
+static tern_status choose_parsers(server *s, tern_error *err)
+{
+  const char *calls = s->options.tool_parser, *reasoning = s->options.reasoning_parser;
+  char names[400];
+  s->calls = calls ? calls_find(calls) : NULL;
+  if (calls && !s->calls)
+    return err_set(err, TERN_E_USAGE, "--tool-parser: \"%.60s\" is not known; what is: %s", calls,
+                   list_names(format_name, names, sizeof names));
+  if (!reasoning)
+    s->reasoning = parts_reasoning_of(s->model->tok);
+  else if (strcmp(reasoning, "none") != 0 && !(s->reasoning = parts_reasoning_find(reasoning)))
+    return err_set(err, TERN_E_USAGE, "--reasoning-parser: \"%.60s\" is not known; what is: none, %s", reasoning,
+                   list_names(reasoning_name, names, sizeof names));
+  return TERN_OK;
+}
+
+tern_status server_open(tern_model *m, const server_options *options, server_socket *socket, server **out,
+                        tern_error *err)
 {
   TRY(check_names(options, err));
+  TRY(keys_check(options, err));
   pthread_condattr_t clock;
   TRY(check_sampling(m, &options->sampling, err));
   server *s = mem_zalloc(sizeof *s);
@@ -53,10 +106,12 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
     return err_nomem(err, "server");
   s->model = m;
   s->options = *options;
+  s->socket = *socket;
   if (!s->options.most_body)
     s->options.most_body = SERVER_MOST_BODY;
   s->started = time(NULL);
   pthread_mutex_init(&s->log_lock, NULL);
+  pthread_mutex_init(&s->library, NULL);
   pthread_mutex_init(&s->lock, NULL);
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -67,22 +122,25 @@ tern_status server_open(tern_model *m, const server_options *options, server **o
   s->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;
   s->options.scheduling.user = s;
+  s->responses_kept = resp_store_open();
   tern_status status = s->death_fd >= 0 && s->ending_fd >= 0 ? TERN_OK : err_errno(err, "server", "eventfd");
+  if (status == TERN_OK && !s->responses_kept)
+    status = err_nomem(err, "server");
+  if (status == TERN_OK)
+    status = choose_parsers(s, err);
   if (status == TERN_OK)
     status = sched_open(m, &s->options.scheduling, &s->scheduler, err);
   if (status == TERN_OK)
     status = http_start(s, err);
   if (status != TERN_OK) {
+    s->socket.path = NULL; /* the caller's still */
     server_close(s, 0);
     return status;
   }
+  socket->fd = -1;
+  socket->path = NULL;
   *out = s;
   return TERN_OK;
-}
-
-int server_port(const server *s)
-{
-  return s->port;
 }
 
 int server_death_fd(const server *s)
@@ -122,14 +180,17 @@ void server_close(server *s, double drain_seconds)
     eventfd_write(s->ending_fd, 1);
     drain(s, LAST_WORDS_SECONDS); /* what still runs says that it ends here */
     http_stop(s);                 /* cuts connections */
+    server_unlisten(&s->socket);
   }
   sched_close(s->scheduler);
+  resp_store_close(s->responses_kept);
   if (s->death_fd >= 0)
     close(s->death_fd);
   if (s->ending_fd >= 0)
     close(s->ending_fd);
   pthread_cond_destroy(&s->quiet);
   pthread_mutex_destroy(&s->lock);
+  pthread_mutex_destroy(&s->library);
   pthread_mutex_destroy(&s->log_lock);
   mem_free(s);
 }

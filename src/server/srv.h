@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "server/server.h"
+#include "text/parts.h"
 
 enum {
   SRV_CLASSES = 6, /* of HTTP status: 1xx to 5xx */
@@ -21,15 +22,17 @@ struct server {
   tern_model *model;
   server_options options;
   scheduler *scheduler;
+  const calls_format *calls;        /* --tool-parser; NULL: the template tells */
+  const parts_reasoning *reasoning; /* NULL: reasoning is content */
   struct MHD_Daemon *daemon;
-  int port, death_fd;
-  bool loopback;      /* only this machine's programs reach it */
+  server_socket socket;
+  int death_fd;
   atomic_bool ending; /* the time to end in is over: answers end now, with an error */
   int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
   atomic_uint_least64_t responses[SRV_CLASSES];
-  pthread_mutex_t log_lock;
+  pthread_mutex_t log_lock, library;
   pthread_mutex_t lock; /* guards what follows */
   pthread_cond_t quiet; /* `active` fell to 0 */
   int active;           /* requests whose route has begun and whose answer is not out */
@@ -39,11 +42,14 @@ struct server {
   int n_turns; /* of `turns` that are taken: the first ones */
   bool draining;
   tern_error death;
+  struct resp_store *responses_kept; /* has a lock of its own */
 };
 
 typedef struct srv_request {
   uint64_t number;
   const char *path;
+  const char *part; /* of the path: what stands for its row's {…} (routes.h), not terminated */
+  size_t part_length;
   const char *body; /* [length], and a NUL */
   size_t length;
   int fd;                      /* of the connection: what tells that the client has gone */
@@ -54,11 +60,13 @@ typedef struct srv_request {
 /* What the headers of a request say about whether to answer it. */
 typedef struct srv_headers {
   const char *host, *origin; /* NULL: none */
-  bool wants_host;           /* by the version of HTTP */
-  bool encoded;              /* Transfer-Encoding */
-  int lengths;               /* fields with the body's length */
-  uint64_t announced;        /* the last of them */
-  uint64_t most_announced;   /* what is more is not worth reading */
+  const char *authorization, *key;
+  const char *path;
+  bool wants_host;         /* by the version of HTTP */
+  bool encoded;            /* Transfer-Encoding */
+  int lengths;             /* fields with the body's length */
+  uint64_t announced;      /* the last of them */
+  uint64_t most_announced; /* what is more is not worth reading */
 } srv_headers;
 
 /* A stream's text, piece by piece. `next` waits for more and appends it to `out`; false: that was all. *gone: the
@@ -126,10 +134,21 @@ bool srv_refuse(const server *s, const srv_headers *h, srv_response *a);
 srv_route oai_chat, oai_completions;      /* openai.c */
 srv_route ant_messages, ant_count_tokens; /* anthropic.c */
 srv_shape ant_error;
-srv_route text_tokenize, text_detokenize, text_template;      /* text_routes.c */
-srv_route info_models, info_model, info_health, info_metrics; /* info_routes.c */
+srv_route text_tokenize, text_detokenize, text_template;                 /* text_routes.c */
+srv_route info_library;                                                  /* library.c */
+srv_route info_models, info_model, info_health, info_metrics, info_root; /* info_routes.c */
+srv_route info_openapi;                                                  /* openapi.c */
+srv_route oll_chat, oll_generate;                                        /* ollama.c */
+srv_route oll_tags, oll_show, oll_ps, oll_version;                       /* ollama_info.c */
+srv_route oll_embed, oll_embeddings;                                     /* ollama_embed.c */
+srv_shape oll_error;
+srv_route emb_create;                                         /* embeddings.c */
+srv_route resp_create, resp_get, resp_get_input, resp_delete; /* responses.c */
 
-/* http.c: the listening socket and MHD around the routes. */
+/* Seconds of a clock that only goes on. */
+double srv_seconds(void);
+
+/* http.c: MHD around the routes. */
 tern_status http_start(server *s, tern_error *err);
 void http_quiesce(server *s);
 void http_stop(server *s);

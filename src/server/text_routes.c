@@ -4,54 +4,32 @@
 
 #include "base/mem.h"
 #include "engine/prompt.h"
-#include "server/openai.h"
+#include "server/routes.h"
 
 static void answer_wrong(srv_response *a, const oai_fault *f)
 {
-  srv_fault(a, f->param, &f->err);
+  oai_answer_fault(a, f);
 }
 
-/* The first of `names` (NULL ends them) that the body has; *name then says which. */
-static const json_t *first_of(const json_t *root, const char *const *names, const char **name)
+/* A body's fields and its model. */
+static bool check(const server *s, const srv_fields *f, json_t *root, oai_fault *fault)
 {
-  for (; *names; names++) {
-    const json_t *value = json_object_get(root, *names);
-    if (value) {
-      *name = *names;
-      return value;
-    }
-  }
-  return NULL;
+  const char *called;
+  return oai_check_model(s, json_object_get(root, "model"), &called, fault) && fields_check(f, root, fault);
 }
 
-/* False: there is an unknown key, or one of `flags` is no bool. A model may be named. */
-static bool check_keys(const json_t *root, const char *const *known, const char *const *flags, oai_fault *fault)
+/* Of several names for one thing, the first that was given; NULL: none was. */
+static const json_t *first_of(const json_t *root, const char *const *names)
 {
-  const char *key;
-  json_t *value;
-  json_object_foreach((json_t *)root, key, value)
-  {
-    bool is_known = !strcmp(key, "model");
-    for (size_t i = 0; known[i]; i++)
-      is_known |= !strcmp(known[i], key);
-    for (size_t i = 0; flags[i]; i++) {
-      if (strcmp(flags[i], key) != 0)
-        continue;
-      is_known = true;
-      if (!json_is_boolean(value))
-        return oai_wrong(fault, key, "must be true or false");
-    }
-    if (!is_known)
-      return oai_wrong(fault, key, "is not known here");
-  }
-  return true;
+  const json_t *value = NULL;
+  for (; *names && !value; names++)
+    value = json_object_get(root, *names);
+  return value;
 }
 
-/* Of several names for one switch, whichever was given. */
 static bool switch_of(const json_t *root, const char *const *names, bool fallback)
 {
-  const char *name;
-  const json_t *value = first_of(root, names, &name);
+  const json_t *value = first_of(root, names);
   return value ? json_is_true(value) : fallback;
 }
 
@@ -65,21 +43,30 @@ static json_t *ids_json(const int32_t *ids, size_t n)
 
 /* ---- /tokenize ---- */
 
+static const srv_field tokenize_rows[] = {
+    {"model", FIELD_IS_STRING, 0, 0, NULL, NULL, NULL, false},
+    {"content", FIELD_IS_STRING, 0, 0, NULL, NULL, "the text", false},
+    {"text", FIELD_IS_STRING, 0, 0, NULL, NULL, "the same", false},
+    {"prompt", FIELD_IS_STRING, 0, 0, NULL, NULL, "the same", false},
+    {"add_special", FIELD_IS_BOOL, 0, 0, NULL, NULL, "absent: true", false},
+    {"add_special_tokens", FIELD_IS_BOOL, 0, 0, NULL, NULL, "the same", false},
+};
+const srv_fields text_tokenize_fields = SRV_FIELDS(tokenize_rows, "");
+
 void text_tokenize(server *s, const srv_request *q, srv_response *a)
 {
   static const char *const texts[] = {"content", "text", "prompt", NULL};
   static const char *const flags[] = {"add_special", "add_special_tokens", NULL};
   json_t *root;
   oai_fault fault = {0};
-  const char *name = "content";
   int32_t *ids = NULL;
   size_t n = 0;
   if (!srv_body(q, a, &root))
     return;
-  const json_t *text = first_of(root, texts, &name);
-  bool ok = check_keys(root, texts, flags, &fault);
-  if (ok && !json_is_string(text))
-    ok = oai_wrong(&fault, name, "must be a string");
+  bool ok = check(s, &text_tokenize_fields, root, &fault);
+  const json_t *text = first_of(root, texts);
+  if (ok && !text)
+    ok = oai_wrong(&fault, "content", "must be a string");
   if (ok)
     ok = srv_check_length(s, json_string_length(text), &fault.err) == TERN_OK;
   if (ok)
@@ -106,9 +93,16 @@ static bool read_ids(const json_t *list, int32_t *ids, oai_fault *fault)
   return true;
 }
 
+static const srv_field detokenize_rows[] = {
+    {"model", FIELD_IS_STRING, 0, 0, NULL, NULL, NULL, false},
+    {"tokens", FIELD_IS_LIST, 0, 0, NULL, NULL, "ids", true},
+    {"skip_special", FIELD_IS_BOOL, 0, 0, NULL, NULL, "absent: false", false},
+    {"skip_special_tokens", FIELD_IS_BOOL, 0, 0, NULL, NULL, "the same", false},
+};
+const srv_fields text_detokenize_fields = SRV_FIELDS(detokenize_rows, "");
+
 void text_detokenize(server *s, const srv_request *q, srv_response *a)
 {
-  static const char *const lists[] = {"tokens", NULL};
   static const char *const flags[] = {"skip_special", "skip_special_tokens", NULL};
   json_t *root;
   oai_fault fault = {0};
@@ -120,9 +114,7 @@ void text_detokenize(server *s, const srv_request *q, srv_response *a)
   int32_t *ids = mem_array(json_array_size(list), sizeof *ids);
   bool ok = ids || (err_nomem(&fault.err, "tokens"), false);
   if (ok)
-    ok = check_keys(root, lists, flags, &fault);
-  if (ok && !json_is_array(list))
-    ok = oai_wrong(&fault, "tokens", "must be a list of token ids");
+    ok = check(s, &text_detokenize_fields, root, &fault);
   if (ok)
     ok = read_ids(list, ids, &fault);
   if (ok)
@@ -139,28 +131,33 @@ void text_detokenize(server *s, const srv_request *q, srv_response *a)
 
 /* ---- /apply-template ---- */
 
+static const srv_field template_rows[] = {
+    {"model", FIELD_IS_STRING, 0, 0, NULL, NULL, NULL, false},
+    {"messages", FIELD_IS_LIST, 0, 0, NULL, NULL, NULL, true},
+    {"tools", FIELD_IS_LIST, 0, 0, NULL, NULL, NULL, false},
+    {"chat_template_kwargs", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "variables of the template", false},
+};
+const srv_fields text_template_fields = SRV_FIELDS(template_rows, "");
+
 void text_template(server *s, const srv_request *q, srv_response *a)
 {
-  static const char *const known[] = {"messages", "chat_template_kwargs", NULL};
-  static const char *const flags[] = {NULL};
   json_t *root;
   oai_fault fault = {0};
   char *text = NULL;
   size_t n = 0;
   if (!srv_body(q, a, &root))
     return;
+  bool ok = check(s, &text_template_fields, root, &fault);
   json_t *messages = json_object_get(root, "messages"), *given = json_object_get(root, "chat_template_kwargs");
   json_t *variables = s->options.variables ? json_deep_copy(s->options.variables) : json_object();
-  bool ok = check_keys(root, known, flags, &fault);
-  if (ok && given && !json_is_object(given))
-    ok = oai_wrong(&fault, "chat_template_kwargs", "must be an object");
+  const json_t *tools = json_object_get(root, "tools");
   if (ok && given)
     json_object_update(variables, given);
   if (ok)
     ok = oai_fix_messages(s, messages, &fault);
   if (ok) {
     fault.param = "messages";
-    ok = prompt_chat_text(s->model, messages, variables, &text, &n, &fault.err) == TERN_OK;
+    ok = prompt_chat_text(s->model, messages, tools, variables, &text, &n, &fault.err) == TERN_OK;
   }
   if (ok)
     srv_json(a, 200, json_pack("{so}", "prompt", json_stringn(text, n)));

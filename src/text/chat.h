@@ -28,6 +28,10 @@ const char *chat_template_source(const chat *c, bool with_tools, size_t *n);
 /* The text of a special token: "bos_token", "eos_token", ...; NULL: the tokenizer has none. */
 const char *chat_special_token(const chat *c, const char *name);
 
+/* "tool_parser_type" of tokenizer_config.json, by which mlx-lm's conversions say how the model writes tool calls; NULL:
+ * it says nothing. */
+const char *chat_tool_parser(const chat *c);
+
 /* Renders one request, a JSON object:
  *   "messages" (list, required), "tools" (list or null), "add_generation_prompt" (bool, default false),
  *   "kwargs" (object: further variables; documents and special tokens count here too; continue_final_message, true or

@@ -228,8 +228,21 @@ static tern_status with_json(opening *o, const char *name, use_json use)
   return status;
 }
 
+static tern_status read_tool_parser(opening *o, const char *path, const tdict *root)
+{
+  static const char key[] = "tool_parser_type";
+  const tv *name = td_find_cstr(root, key);
+  if (!name || name->type == TV_NONE)
+    return TERN_OK;
+  if (name->type != TV_STR)
+    return err_set(o->err, TERN_E_FORMAT, "%s: %s: a string is expected", path, key);
+  o->c->tool_parser = mem_strndup(name->s->s, name->s->n);
+  return o->c->tool_parser ? TERN_OK : err_nomem(o->err, key);
+}
+
 static tern_status use_config(opening *o, const char *path, const tdict *root)
 {
+  TRY(read_tool_parser(o, path, root));
   if (o->c->n == 0)
     TRY(template_value(o->c, path, root, o->err));
   o->lists_tokens = td_find_cstr(root, "added_tokens_decoder") != NULL;
@@ -342,8 +355,14 @@ void chat_close(chat *c)
   drop_templates(c);
   for (size_t i = 0; i < CHAT_SPECIALS; i++)
     mem_free(c->special[i]);
+  mem_free(c->tool_parser);
   mem_free(c->where);
   mem_free(c);
+}
+
+const char *chat_tool_parser(const chat *c)
+{
+  return c->tool_parser;
 }
 
 bool chat_has_template(const chat *c)

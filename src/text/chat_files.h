@@ -18,6 +18,7 @@ struct chat {
   chat_template *v;
   size_t n, capacity;
   char *special[CHAT_SPECIALS]; /* NULL: there is none */
+  char *tool_parser;            /* likewise */
 };
 
 /* The template for a request; NULL: none fits. */

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from terncli import BINARY, BUILD, tern  # noqa: E402
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 WINDOWED = HERE.parent / "golden" / "gemma3-bf16" / "model"
 VOCAB = 320
-VERBS = ["run", "chat", "serve", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "import", "bench", "ppl", "parity", "doctor"]
+VERBS = ["run", "chat", "serve", "logits", "tokenize", "detokenize", "render", "inspect", "ls", "pull", "rm", "gc", "import", "bench", "ppl", "parity", "doctor"]
 tally = Tally()
 
 
@@ -84,7 +85,7 @@ def test_help():
     expect("help", 0, "help", out=r"(?s)run.*logits.*doctor")
     lines = tern("help").out.decode().splitlines()
     summaries = [line[37:] for line in lines if re.match(r"  .{34} \S", line)]
-    tally.check("help: every summary in its column", len(summaries) == len(VERBS) + 3, len(summaries))
+    tally.check("help: every summary in its column", len(summaries) == len(VERBS) + 4, len(summaries))
     tally.check("help: --split tells of --kv-bits", "--kv-bits goes by position" in tern("help", "logits").out.decode())
     for verb in VERBS:
         expect(f"help {verb}", 0, "help", verb, out=verb)
@@ -324,8 +325,8 @@ def test_inspect():
         expect("ls with nothing there", 0, "ls", env=env)
         tally.check("ls --json with nothing there", document("ls --json", "ls", "--json", env=env) in ([], {"models": []}))
         expect("run without a model where none is", 1, "run", env=env)
-        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*tern does not download: `huggingface-cli download some/model` does.*hold none$")
-        expect("a revision that is not there", 1, "inspect", "some/model@v1", env=env, err="some/model@v1: no such .*huggingface-cli download some/model`")
+        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*`tern pull some/model` downloads it.*hold none$")
+        expect("a revision that is not there", 1, "inspect", "some/model@v1", env=env, err="some/model@v1: no such .*`tern pull some/model@v1`")
         for name in ("model", "./some/model", "a/b/c", "some/", "/model"):
             done = expect(f"{name}: not a repo's name", 1, "inspect", name, env=env, err="no such")
             tally.check(f"{name}: no word of downloads", done and "download" not in done.err, done and done.err)
@@ -570,6 +571,42 @@ def test_run():
         tally.check("--stop cuts before it", cut and stop not in cut["text"] and cut["finish_reason"] == "stop", cut)
 
 
+def test_speculation():
+    """Guessing ahead changes no answer, is counted, and is refused where it cannot be meant."""
+    other = HERE.parent / "golden" / "qwen3-f16" / "model"
+    call = ("run", MODEL, "one two one two one two one two", "--raw", "--ignore-eos", "--max-tokens", "40", "--json")
+    ways = {"lookup": ("--prompt-lookup",), "its other name": ("--lookup", "--num-draft-tokens", "32"), "a model": ("--draft-model", other)}
+    for numerics in ("exact", "fast"):
+        for sampling in (("--temp", "0"), ("--temp", "0.9", "--seed", "3", "--top-p", "0.9", "--repetition-penalty", "1.1")):
+            want = document("run without guesses", *call, "--numerics", numerics, *sampling)
+            for name, flags in ways.items():
+                got = document(f"run with {name}", *call, "--numerics", numerics, *sampling, *flags)
+                same = want and got and (got["ids"], got["text"], got["finish_reason"]) == (want["ids"], want["text"], want["finish_reason"])
+                tally.check(f"{numerics}, {name}: the same answer", same, got and got["text"])
+                usage = got["usage"] if got else {}
+                tally.check(f"{numerics}, {name}: counted", usage and 0 <= usage["accepted_tokens"] <= usage["drafted_tokens"], usage)
+            tally.check("no guesses without flags", want and want["usage"]["drafted_tokens"] == 0)
+    expect("stats of guesses", 0, *call[:-1], "--lookup", "--stats", err=r"\d+ of \d+ guesses right")
+    done = expect("chat with guesses", 0, "chat", MODEL, "--max-tokens", "8", "--lookup", stdin=b"hello\nagain\n/exit\n")
+    plain = expect("chat without", 0, "chat", MODEL, "--max-tokens", "8", stdin=b"hello\nagain\n/exit\n")
+    tally.check("chat: the same answers", done and plain and done.out == plain.out)
+    expect("two ways at once", 2, "run", MODEL, "x", "--lookup", "--draft-model", other, err="exclude each other")
+    expect("a number for nothing", 2, "run", MODEL, "x", "--num-draft-tokens", "3", err="--draft-model or --prompt-lookup")
+    expect("too many", 2, "run", MODEL, "x", "--lookup", "--num-draft-tokens", "33", err="from 1 to 32")
+    expect("no such draft model", 1, "run", MODEL, "x", "--draft-model", "./nowhere", err="--draft-model: ")
+    expect("llama.cpp's name", 2, "run", MODEL, "x", "-md", other, err="--draft-model MODEL")
+    expect("not of logits", 2, "logits", MODEL, "--ids", "1", "--lookup", err="not of logits")
+    with tempfile.TemporaryDirectory() as folder:
+        stranger = Path(folder) / "m"
+        shutil.copytree(MODEL, stranger)
+        words = json.loads((stranger / "tokenizer.json").read_text())
+        vocab = words["model"]["vocab"]
+        first, second = sorted(vocab, key=vocab.get)[100:102]
+        vocab[first], vocab[second] = vocab[second], vocab[first]
+        (stranger / "tokenizer.json").write_text(json.dumps(words))
+        expect("another vocabulary", 1, "run", MODEL, "x", "--draft-model", stranger, err=r"its vocabulary is another: token 100 is")
+
+
 def test_prompt():
     """A thinking tokenizer: `run` answers the prompt that `render` shows with enable_thinking on."""
     with tempfile.TemporaryDirectory() as folder:
@@ -621,6 +658,10 @@ def test_bench_and_ppl():
         tally.check("bench samples", all(len(s) == 2 and abs(sum(s) / 2 - mean) < 1e-3 * mean for mean, s in means), means)
     expect("bench of more than memory", 1, "bench", MODEL, "-b", "64", "-d", "1000,50000000", err="50000[0-9]+ positions need [0-9]+ MB")
     expect("bench", 0, "bench", MODEL, "-p", "4", "-n", "3", "-r", "1", out=r"\|")
+    said = document("bench -g", "bench", MODEL, "-p", "0", "-n", "5", "-g", "0,3,32", "-b", "1,2", "-r", "1", "--json")
+    got = said and [(r["batch"], r["guesses"]) for r in said["rows"]]
+    tally.check("bench -g: rows", got == [(1, 0), (1, 3), (1, 32), (2, 0)], got)
+    expect("bench -g as a table", 0, "bench", MODEL, "-p", "0", "-n", "5", "-g", "3", "-r", "1", out=r"guesses \|[^|]*tok/s")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
         file.write_text("the sand and rest of the land " * 40)

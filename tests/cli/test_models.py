@@ -77,6 +77,7 @@ def test_hub(folder):
     said = home.path_of("org/Tiny-Llama@../../x")
     tally.check("a revision is no path", said.startswith("exit 1"), said)
     listed = json.loads(tern("ls", "--json", env=home.env).out)
+    same("ls --ids is names alone", tern("ls", "--ids", env=home.env).out, b"org/Tiny-Llama\norg/other\n")
     same("ls lists both", [m["id"] for m in listed], ["org/Tiny-Llama", "org/other"])
     tally.check("ls knows what they are", all(m["type"] == "llama" and m["fits"] and m["size"] > 0 and "error" not in m for m in listed), listed)
 

@@ -4,8 +4,10 @@ Usage: test_tiny.py LIBRARY, run by the Python that has mlx-lm.
 """
 
 import fcntl
+import hashlib
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -217,7 +219,28 @@ def command_line():
         tally.check("a live import's folder stays", (live / "model.safetensors").exists())
         os.close(lock)
         done = tern("run", file, "hello", "--max-tokens", "2", env={"TERN_HOME": str(home)})
+        imports = home / "imports"
+        ran = lambda path: tern("run", path, "hello", "--max-tokens", "2", env={"TERN_HOME": str(home)})  # noqa: E731
+        places = lambda: sorted(p.name for p in imports.iterdir() if p.name[0] != ".")  # noqa: E731
+        first = places()
         tally.check("run imports and says so", done.status == 0 and done.err.startswith(f"imported {file} into {home}/imports/"), done.err)
+        tally.check("once", ran(file).err == "" and places() == first, places())
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        tally.check("under the hash of its bytes", first == [f"m-{digest[:16]}"], first)
+        copy = folder / "copy.gguf"
+        shutil.copy(file, copy)
+        os.utime(file, (1, 1))
+        for path in file, copy:
+            again = ran(path)
+            tally.check(f"{path.name}: the same bytes are found", again.status == 0 and again.err == "" and again.out == done.out and places() == first, again.err)
+        before = file.stat()
+        file.write_bytes(models.build("llama", "Q8_0")[0].bytes())
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        again = ran(file)
+        tally.check("other bytes are imported anew", again.status == 0 and "imported" in again.err and len(places()) == 2, again.err)
+        for note in (imports / ".seen").iterdir():
+            note.write_text("no digest")
+        tally.check("a note that makes no sense is passed over", ran(copy).status == 0 and len(places()) == 2)
 
 
 def main():

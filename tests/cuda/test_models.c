@@ -2,11 +2,11 @@
  * DIR...
  *
  * Each is opened on both backends, in numerics exact and fast, as it is, with quantised keys and values, and with a
- * bounded cache. A prompt in pieces (every row), steps after it, and nine timelines of different lengths stepped
- * together have to agree. What the CPU refuses, the GPU has to refuse in the same words; it may refuse records that
- * round to half types (cuda_takes), which are counted apart. --runs: instead, each is run N
- * times on the GPU, on two threads at once, and has to give the first run's logits. --long: prompts and contexts that
- * grow past powers of two, where tables of blocks, scratch and graphs change.
+ * bounded cache. A prompt in pieces (every row), steps after it, nine timelines of different lengths stepped together,
+ * several steps in one forward some of which are taken back, and a prompt's hidden states have to agree. What the CPU
+ * refuses, the GPU has to refuse in the same words; it may refuse records that round to half types (cuda_takes), which are
+ * counted apart. --runs: instead, each is run N times on the GPU, on two threads at once, and has to give the first run's
+ * logits. --long: prompts and contexts that grow past powers of two, where tables of blocks, scratch and graphs change.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +16,14 @@
 #include "base/half.h"
 #include "engine/session.h"
 
-enum { STEPS = 6, TIMELINES = 9, MOST_PROMPT = 1050, MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) };
+enum {
+  STEPS = 6,
+  TIMELINES = 9,
+  MOST_PROMPT = 1050,
+  HIDDEN = 40,
+  GUESSED = 3 + 2 + 1 + 5 + 8 + 1 + 20 + 33 + 9, /* rows of step_with_guesses */
+  MOST_ROWS = MOST_PROMPT + STEPS + TIMELINES * (STEPS + 1) + 1 + GUESSED + HIDDEN
+};
 
 /* What is read and in which pieces; the timelines that are stepped together. */
 typedef struct shape {
@@ -81,6 +88,72 @@ static tern_status step_together(model *m, const shape *at, const int32_t *ids, 
   return status;
 }
 
+/* Several steps in a forward, some of which are taken back: guesses that were right and wrong. */
+static tern_status step_with_guesses(session *s, const shape *at, const int32_t *ids, rows *out, tern_error *err)
+{
+  static const int taken[][2] = {{3, 2}, {1, 0}, {5, 8}, {1, 20}, {33, 0}, {9, 0}}; /* right, wrong */
+  session_sink sink = {keep_position, out};
+  session_request request = {.ids = ids, .n = (size_t)at->prompt, .limit = at->prompt + GUESSED, .piece = at->piece};
+  TRY(session_sync(s, &request, &sink, NULL, err));
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+    int32_t next[64];
+    int n = taken[i][0] + taken[i][1];
+    size_t length = session_length(s);
+    for (int k = 0; k < n; k++)
+      next[k] = id_at((int)length + 3 * k, out->vocab);
+    TRY(session_steps(s, next, n, &sink, err));
+    TRY(session_rewind(s, length + (size_t)taken[i][0], err));
+  }
+  return TERN_OK;
+}
+
+/* A row of hidden states is as many values of a row of logits as it has; the others are zeros. */
+typedef struct hidden_rows {
+  rows *out;
+  int width;
+} hidden_rows;
+
+static void keep_hidden(void *user, int row, int index, float *state)
+{
+  const hidden_rows *h = user;
+  rows *r = h->out;
+  (void)row, (void)index;
+  if (r->n < MOST_ROWS) {
+    float *to = r->values + (size_t)r->n * (size_t)r->vocab;
+    memset(to, 0, (size_t)r->vocab * sizeof *to);
+    memcpy(to, state, (size_t)(h->width < r->vocab ? h->width : r->vocab) * sizeof *to);
+  }
+  r->n++;
+}
+
+/* Hidden states of all tokens of a prompt. */
+static tern_status read_hidden(model *m, const int32_t *ids, rows *out, tern_error *err)
+{
+  int32_t numbers[HIDDEN];
+  kv_seq *s;
+  hidden_rows to = {out, m->config.width};
+  for (int i = 0; i < HIDDEN; i++)
+    numbers[i] = i;
+  TRY(kv_seq_open(m->store, &s, err));
+  tern_status status = model_reserve(m, s, 0, HIDDEN, err);
+  for (int64_t at = 0; at < HIDDEN && status == TERN_OK;) {
+    int64_t most = model_piece_most(m, at), n = HIDDEN - at < most ? HIDDEN - at : most;
+    batch_row row = {.sequence = s,
+                     .ids = ids + at,
+                     .count = (int)n,
+                     .position = at,
+                     .split = HIDDEN,
+                     .kind = ROW_READ,
+                     .want = numbers,
+                     .n_want = (int)n,
+                     .hidden = true};
+    status = model_forward(m, &(batch){&row, 1, NULL}, keep_hidden, &to, err);
+    at += n;
+  }
+  kv_seq_close(s);
+  return status;
+}
+
 static tern_status run_model(const char *dir, const tern_model_options *o, const shape *at, rows *out, tern_error *err)
 {
   model *m;
@@ -101,6 +174,10 @@ static tern_status run_model(const char *dir, const tern_model_options *o, const
     status = session_step(s, id_at(at->prompt + i, out->vocab), &sink, err);
   if (status == TERN_OK)
     status = step_together(m, at, ids, out, err);
+  if (status == TERN_OK)
+    status = step_with_guesses(s, at, ids, out, err);
+  if (status == TERN_OK)
+    status = read_hidden(m, ids, out, err);
   session_close(s);
   model_close(m);
   return status;

@@ -37,4 +37,10 @@ TERN_API tern_status probe_quant(const char *config, const char *path, bool has_
 TERN_API bool probe_kv(const float *x, int dim, int bits, int group, int type, bool keys, uint32_t *codes,
                        float *scales, float *biases, float *values);
 
+/* Answers taken apart; see probe_parts.c. */
+TERN_API char *probe_parts(const char *request);
+TERN_API const char *probe_format_of(const char *source, int n);
+TERN_API const char *probe_format_start(const char *name);
+TERN_API const char *probe_format_at(int i);
+
 #endif

@@ -57,7 +57,7 @@ class Server:
             self.status = self.process.returncode
         return self.status
 
-    def connect(self, timeout=30):
+    def connect(self, timeout=120):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def ask(self, path, body=None, method=None, headers=None):

@@ -68,6 +68,8 @@ def test_count(s):
     """What is too long for an answer is counted all the same."""
     long = [{"role": "user", "content": "x" * 3000}]
     got = count(s, messages=long, max_tokens=5000)
+    far = count(s, messages=[{"role": "user", "content": "x" * 300000}])
+    tally.check("count_tokens far beyond the context", far.get("input_tokens", 0) > 20000, far)
     tally.check("count_tokens beyond the context", got.get("input_tokens", 0) > 1024, got)
 
 

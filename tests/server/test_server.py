@@ -232,9 +232,9 @@ def test_overload(slow):
     tally.check("room again", until(lambda: slow.ask(CHAT, chat("Hello", max_tokens=2))[0] == 200))
 
 
-def test_prefixes(s):
+def test_prefixes(s, name="llama-4bit"):
     """Turns of two conversations find their state again, and have the text of a server that keeps none."""
-    with Server(GOLDEN / "llama-4bit" / "model", "--prompt-cache-size", 0) as plain:
+    with Server(GOLDEN / name / "model", "--prompt-cache-size", 0) as plain:
         talks = [[{"role": "user", "content": "Hello"}], [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]]
         for turn in range(4):
             for talk in talks:
@@ -246,6 +246,92 @@ def test_prefixes(s):
                 tally.check(f"turn {turn}: none", want["usage"]["prompt_tokens_details"]["cached_tokens"] == 0)
                 talk += [got["choices"][0]["message"], {"role": "user", "content": f"and {turn}?"}]
     tally.check("metrics of prefixes", s.metric("cached_tokens_total") > 0 and 0 < s.metric("prefixes") <= 10 and s.metric("prefix_bytes") > 0)
+
+
+def test_sliding_prefixes():
+    """The same with windows past which keys are dropped: a short first prompt, turns that alternate, then another system prompt."""
+    model = GOLDEN / "gemma3-bf16" / "model"
+    with Server(model) as s:
+        test_prefixes(s, "gemma3-bf16")
+        with Server(model, "--prompt-cache-size", 0) as plain:
+            said = "the quick brown fox jumps over the lazy dog and then over all the others that lie there"
+            for system in ("Be brief.", "Be long.", "Be brief.", "Be brief and kind."):
+                body = {"messages": [{"role": "system", "content": system}, {"role": "user", "content": said}], "max_tokens": 16}
+                for turn in range(3):
+                    got, want = s.ask(CHAT, body)[1], plain.ask(CHAT, body)[1]
+                    tally.check(f"{system} turn {turn}: text", got["choices"] == want["choices"], lambda: f"{got} {want}")
+                    cached = got["usage"]["prompt_tokens_details"]["cached_tokens"]
+                    tally.check(f"{system} turn {turn}: cached", turn == 0 or cached > 0, got["usage"])
+                    body["messages"] += [got["choices"][0]["message"], {"role": "user", "content": f"and {turn}?"}]
+
+
+def test_prompt_cache_dir():
+    """A server that ends leaves its conversations in a folder, and the next one goes on from there in the same words."""
+    for name, flags in (("gemma3-bf16", ()), ("llama-4bit", ("--numerics", "fast", "--kv-bits", 8, "--kv-group-size", 32, "--quantized-kv-start", 0))):
+        model = GOLDEN / name / "model"
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Path(folder) / "kept"
+            flags = (*flags, "--prompt-cache-dir", kept)
+            talk, cached = [], []
+            for turn in range(4):
+                talk += [{"role": "user", "content": f"and what of {turn}, then?"}]
+                body = {"messages": talk, "max_tokens": 20, "temperature": 0.7, "seed": turn}
+                with Server(model, *flags[:-2]) as plain:
+                    want = plain.ask(CHAT, body)[1]
+                with Server(model, *flags) as s:
+                    got = s.ask(CHAT, body)[1]
+                    tally.check(f"{name}, turn {turn}: ends well", s.end() == 0 and "warning" not in s.err, s.err)
+                tally.check(f"{name}, turn {turn}: the same answer", got["choices"] == want["choices"], lambda: f"{got} {want}")
+                cached.append(got["usage"]["prompt_tokens_details"]["cached_tokens"])
+                talk += [got["choices"][0]["message"]]
+            tally.check(f"{name}: found after each restart", cached[0] == 0 and all(c > 0 for c in cached[1:]), cached)
+            files = sorted(kept.iterdir())
+            tally.check(f"{name}: files for their user alone", files and all(f.stat().st_mode & 0o77 == 0 for f in files), files)
+            for file in files:
+                with open(file, "r+b") as f:
+                    f.seek(file.stat().st_size // 2)
+                    byte = f.read(1)
+                    f.seek(-1, 1)
+                    f.write(bytes([byte[0] ^ 1]))
+            body["messages"] = talk[:-1]
+            with Server(model, *flags) as s:
+                got = s.ask(CHAT, body)[1]
+                tally.check(f"{name}, damaged: the same answer", got["choices"] == want["choices"], lambda: f"{got} {want}")
+                tally.check(f"{name}, damaged: nothing found", got["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, got["usage"])
+                tally.check(f"{name}, damaged: ends well", s.end() == 0, s.status)
+            aside = [f for f in kept.iterdir() if f.name.endswith(".aside")]
+            tally.check(f"{name}, damaged: set aside", aside, aside)
+            with Server(model, *flags) as s:
+                again = s.ask(CHAT, body)[1]
+                tally.check(f"{name}: whole again", again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0 and again["choices"] == want["choices"], again)
+    for flags, words in (((0, "--prompt-cache-dir", "/tmp"), "nothing is kept"), ((5, "--prompt-cache-dir", "/proc/no/where"), "/proc/no/where"), ((5, "--prompt-cache-dir-mb", "9"), "changes nothing without")):
+        done = tern("serve", GOLDEN / "llama-4bit" / "model", "--port", "0", "--prompt-cache-size", *flags)
+        tally.check(f"refused: {words}", done.status in (1, 2) and words in done.err, done.err)
+
+
+def test_speculation():
+    """Guessing ahead, by lookup and by a model: the same answers, alone and at once; usage and metrics count the guesses."""
+    model, other = GOLDEN / "gemma3-bf16" / "model", GOLDEN / "qwen3-f16" / "model"
+    bodies = [chat(p, max_tokens=30, temperature=0.3 * (i % 3), seed=i) for i, p in enumerate(PROMPTS)]
+    bodies[1] |= {"logprobs": True, "top_logprobs": 3}
+    bodies[4] |= {"stop": ["e", "zz"], "frequency_penalty": 0.5, "logit_bias": {"7": 3}, "n": 2}
+    with Server(model) as plain:
+        want = at_once([lambda b=b: plain.ask(CHAT, b)[1]["choices"] for b in bodies])
+        usage = plain.ask(CHAT, bodies[0])[1]["usage"]
+        tally.check("no guesses: no details", "completion_tokens_details" not in usage, usage)
+    for flags in (("--prompt-lookup", "--num-draft-tokens", 20), ("--draft-model", other)):
+        with Server(model, *flags) as s:
+            for round in range(2):
+                got = at_once([lambda b=b: s.ask(CHAT, b)[1] for b in bodies])
+                for w, g, p in zip(want, got, PROMPTS):
+                    tally.check(f"{flags[0]}, round {round}, {p[:10]!r}: the same answer", g.get("choices") == w, lambda: f"{g} {w}")
+            details = [g["usage"]["completion_tokens_details"] for g in got]
+            tally.check(f"{flags[0]}: details", all(d["accepted_prediction_tokens"] >= 0 and d["rejected_prediction_tokens"] >= 0 for d in details), details)
+            drafted, accepted = s.metric("drafted_tokens_total"), s.metric("accepted_tokens_total")
+            tally.check(f"{flags[0]}: metrics", 0 < drafted and 0 <= accepted <= drafted, (drafted, accepted))
+            last = [e for e in s.stream(CHAT, {**bodies[2], "stream_options": {"include_usage": True}}) if e != "[DONE]"][-1]
+            tally.check(f"{flags[0]}: a stream's usage", "completion_tokens_details" in last["usage"], last)
+            tally.check(f"{flags[0]}: ends well", s.end() == 0, s.status)
 
 
 def test_slow_reader(s):
@@ -277,12 +363,55 @@ def test_late_reader(s):
         tally.check(f"late reader {i}: text", joined(got, i) == whole[i]["message"]["content"])
 
 
+def test_mixed(s):
+    """Requests with penalties, biases and log-probabilities beside plain ones, of all lengths: each has its own answer."""
+    kinds = [{}, {"repetition_penalty": 1.3}, {"logit_bias": {"70": 5}, "temperature": 0.8, "seed": 5}, {"frequency_penalty": 1, "logprobs": True, "top_logprobs": 3}, {"top_k": 3, "temperature": 1, "seed": 9}]
+    bodies = [chat(p, **kinds[i % len(kinds)]) for i, p in enumerate(PROMPTS * 2)]
+    alone = [s.ask(CHAT, b)[1]["choices"] for b in bodies]
+    together = [got["choices"] for _, got, _ in at_once([lambda b=b: s.ask(CHAT, b) for b in bodies])]
+    tally.check("mixed requests", together == alone, lambda: next(f"{a} {b}" for a, b in zip(alone, together) if a != b))
+
+
+def processor_time(s):
+    fields = Path(f"/proc/{s.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])  # in ticks of a hundredth of a second
+
+
+def test_idle(s):
+    """Nobody waits by running."""
+    sock = socket.create_connection(("127.0.0.1", s.port))
+    before = processor_time(s)
+    time.sleep(1.5)
+    tally.check("idle", processor_time(s) - before <= 5, processor_time(s) - before)
+    sock.close()
+
+
+def sanitized():
+    return b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes()
+
+
+def test_long_prompt():
+    """A prompt of 24,000 tokens is answered, and others beside it."""
+    if sanitized():
+        tally.skip("a long prompt", "a sanitizer takes minutes")
+        return
+    with Server(GOLDEN / "llama-4bit" / "model", "--ctx", 30000) as s:
+        got = []
+        ids = [5 + i % 250 for i in range(24000)]
+        reader = threading.Thread(target=lambda: got.append(s.ask(TEXT, {"prompt": ids, "max_tokens": 8, "logit_bias": {str(EOS): -1000}})))
+        reader.start()
+        until(lambda: s.metric("requests_running") == 1)
+        tally.check("beside a long prompt", s.ask(CHAT, chat("Hello", max_tokens=2))[0] == 200)
+        reader.join()
+        tally.check("a long prompt", got[0][0] == 200 and got[0][1]["usage"] | {"prompt_tokens_details": 0} == {"prompt_tokens": 24000, "completion_tokens": 8, "total_tokens": 24008, "prompt_tokens_details": 0}, got)
+
+
 def test_memory(s):
     def rounds(n):
         for _ in range(n):
             at_once([lambda k=k: s.ask(CHAT, chat(f"Hello {k}", temperature=0.5, stream=k % 2 == 0)) for k in range(10)])
 
-    if b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes():
+    if sanitized():
         tally.skip("memory after 200 requests more", "a sanitizer keeps what was freed")
         return
     rounds(20)
@@ -423,12 +552,16 @@ def test_death():
 def main():
     test_same_as_run()
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_late_reader, test_pages, test_framing, test_memory):
+        for test in (test_streams, test_stops, test_small_routes, test_prefixes, test_slow_reader, test_late_reader, test_mixed, test_idle, test_pages, test_framing, test_memory):
             test(s)
         tally.check("ends well", s.end() == 0, s.status)
     with Server(GOLDEN / "llama-4bit" / "model", "--backend", "ref", "--threads", 1, "--ctx", 100000, "--decode-concurrency", 1, "--queue", 2) as s:
         test_disconnect(s)
         test_overload(s)
+    test_long_prompt()
+    test_speculation()
+    test_sliding_prefixes()
+    test_prompt_cache_dir()
     test_end()
     test_full_log()
     test_death()

@@ -92,6 +92,7 @@ static void a_string_in_the_configuration(void **state)
   assert_true(chat_has_template(c));
   assert_string_equal(chat_special_token(c, "bos_token"), "<s>");
   assert_null(chat_special_token(c, "pad_token"));
+  assert_null(chat_tool_parser(c));
   gives(c, "{" ONE "}", "<s>x</s>FalseFalseFalse");
   gives(c, "{" ONE ", \"kwargs\": {\"bos_token\": \"B\", \"pad_token\": null}}", "Bx</s>TrueFalseFalse");
   chat_close(c);
@@ -353,6 +354,23 @@ static void long_paths_are_not_skipped(void **state)
   assert_null(c);
 }
 
+static void the_config_may_name_a_tool_parser(void **state)
+{
+  (void)state;
+  put("tokenizer_config.json", "{\"chat_template\": \"x\", \"tool_parser_type\": \"glm47\"}");
+  chat *c = opened();
+  assert_string_equal(chat_tool_parser(c), "glm47");
+  chat_close(c);
+  put("tokenizer_config.json", "{\"chat_template\": \"x\", \"tool_parser_type\": null}");
+  c = opened();
+  assert_null(chat_tool_parser(c));
+  chat_close(c);
+  tern_error err = {0};
+  put("tokenizer_config.json", "{\"chat_template\": \"x\", \"tool_parser_type\": 3}");
+  assert_int_equal(chat_open(dir, &c, &err), TERN_E_FORMAT);
+  assert_non_null(strstr(err.text, "tool_parser_type"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -366,6 +384,7 @@ int main(void)
       cmocka_unit_test(variables_have_their_defaults),
       cmocka_unit_test(the_final_message_can_be_continued),
       cmocka_unit_test(bad_requests_say_what_is_wrong),
+      cmocka_unit_test_setup_teardown(the_config_may_name_a_tool_parser, make_dir, remove_dir),
       cmocka_unit_test_setup_teardown(long_paths_are_not_skipped, make_dir, remove_dir),
       cmocka_unit_test_setup_teardown(every_allocation_may_fail, make_dir, remove_dir),
   };

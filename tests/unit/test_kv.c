@@ -81,14 +81,16 @@ static void rings_let_go_of_what_nobody_sees(void **state)
   for (int64_t p = 0; p < 1000; p++)
     assert_true(value_at(one, 0, p) == (float)p);
   assert_null(views[1].blocks[0]);
-  assert_null(views[1].blocks[12]); /* position 950 sees 851 on */
+  assert_null(views[1].blocks[11]); /* position 950 sees 851 on, and the slack begins at 819 */
+  assert_non_null(views[1].blocks[12]);
   assert_non_null(views[2].blocks[0]);
   assert_null(views[2].blocks[1]);
   for (int64_t p = 900; p < 1000; p++)
     assert_true(value_at(one, 1, p) == (float)p);
   assert_true(kv_seq_can_resume(one, 1000));
   assert_true(kv_seq_can_resume(one, 950));
-  assert_false(kv_seq_can_resume(one, 900));
+  assert_true(kv_seq_can_resume(one, 950 - KV_SLACK));
+  assert_false(kv_seq_can_resume(one, 866));
   assert_true(kv_seq_can_resume(one, 0));
   assert_false(kv_seq_can_resume(one, 1001 + KV_BLOCK));
 }

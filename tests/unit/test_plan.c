@@ -50,6 +50,9 @@ static void a_llama_plan_is_the_one_written_by_hand(void **state)
   expect(m, &at, OP_select, -1);
   expect(m, &at, OP_rms_norm, -1);
   expect(m, &at, OP_linear, -1);
+  assert_int_equal(m->plan.head.end, at);
+  expect(m, &at, OP_select, -1); /* where hidden states are wanted */
+  expect(m, &at, OP_rms_norm, -1);
   assert_int_equal(m->plan.n_records, at);
   assert_int_equal(m->plan.n_lists, 0);
   for (int i = 0; i < m->plan.n_records; i++) {

@@ -24,6 +24,8 @@ typedef struct seen {
   char text[MOST_TEXT];
   int cancel_at; /* token count at which it is cancelled; < 0: never */
   bool cancel_at_start;
+  struct seen *cancels; /* the job that it cancels at `cancels_at` tokens of its own */
+  int cancels_at;
   bool started, ended;
   int order; /* how many ended before it */
   tern_status status;
@@ -85,6 +87,8 @@ static void on_token(void *user, const reply *r)
   pthread_mutex_unlock(&s->house->lock);
   if ((int)s->n_ids == s->cancel_at)
     sched_cancel(s->house->scheduler, &s->job);
+  if (s->cancels && (int)s->n_ids == s->cancels_at)
+    sched_cancel(s->house->scheduler, &s->cancels->job);
 }
 
 static void on_end(void *user, const sched_end *end)
@@ -303,12 +307,131 @@ static void a_mixed_load_has_the_bits_of_each_alone(void **state)
     }
 }
 
+/* ---- speculation ---- */
+
+/* Guesses that are right, wrong or both, by what the jobs give alone. */
+typedef struct knowing {
+  seen *want; /* [JOBS] */
+  uint32_t random;
+  uint32_t wrong_of_8;
+} knowing;
+
+static int guess(void *user, const int32_t *ids, size_t n, int32_t *out, int most)
+{
+  knowing *k = user;
+  for (int i = 0; i < JOBS; i++) {
+    const seen *w = &k->want[i];
+    if (n < w->job.n || memcmp(ids, w->prompt, w->job.n * sizeof *ids))
+      continue;
+    for (int g = 0; g < most; g++) {
+      size_t at = n - w->job.n + (size_t)g;
+      k->random = k->random * 1103515245u + 12345u;
+      out[g] = at < w->n_ids ? w->ids[at] : 1;
+      out[g] = (k->random >> 16) % 8 < k->wrong_of_8 ? (out[g] + 1) % 256 : out[g];
+    }
+    return (int)((k->random >> 20) % ((uint32_t)most + 1));
+  }
+  return 0;
+}
+
+static void speculation_changes_no_bit(void **state)
+{
+  (void)state;
+  static const char *const checkpoints[] = {"gemma3-bf16", "llama-4bit", "llama-sliding-8bit", "qwen2-mxfp4",
+                                            "qwen3-f16"};
+  for (size_t c = 0; c < sizeof checkpoints / sizeof *checkpoints; c++)
+    for (int fast = 0; fast < 2; fast++) {
+      tern_model_options options = {.numerics = fast ? TERN_FAST : TERN_EXACT};
+      tern_model *m = open_model(checkpoints[c], options), *twin = open_model(checkpoints[c], options),
+                 *other = open_model(checkpoints[(c + 1) % 5], options);
+      house h = {.model = m};
+      knowing k = {.want = calloc(JOBS, sizeof *k.want), .random = 5};
+      for (int i = 0; i < JOBS; i++) {
+        make_job(&k.want[i], &h, i);
+        run_alone(&k.want[i]);
+      }
+      tern_draft drafts[] = {
+          {.lookup = true},
+          {.lookup = true, .tokens = 32, .always = true},
+          {.model = twin, .tokens = 4, .always = true},
+          {.model = other, .tokens = 7, .always = true},
+          {.model = other},
+          {.guess = guess, .user = &k, .tokens = 32},
+      };
+      for (size_t d = 0; d < sizeof drafts / sizeof *drafts; d++)
+        replay(m, checkpoints[c], (sched_options){.draft = drafts[d], .prompt_share = 20, .prefixes = d % 2 ? 4 : 0});
+      for (k.wrong_of_8 = 1; k.wrong_of_8 <= 8; k.wrong_of_8 += 7)
+        replay(m, checkpoints[c], (sched_options){.draft = drafts[5], .rows = 5, .prefixes = 4});
+      free(k.want);
+      tern_model_close(m);
+      tern_model_close(twin);
+      tern_model_close(other);
+    }
+}
+
+/* The counts say what was guessed; and a model's guesses of itself are all right, beside neighbours too. */
+static void guesses_are_counted(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("qwen3-f16", (tern_model_options){0}),
+             *twin = open_model("qwen3-f16", (tern_model_options){0});
+  house h;
+  seen *s = calloc(3, sizeof *s);
+  house_open(&h, m, (sched_options){.draft = {.model = twin, .tokens = 4, .always = true}});
+  for (int i = 0; i < 3; i++) {
+    make_job(&s[i], &h, 3 + i);
+    s[i].job.options.ignore_eos = true;
+    s[i].job.options.max_tokens = 36;
+    submit(&h, &s[i]);
+  }
+  sched_stats stats;
+  for (int i = 0; i < 3; i++) {
+    await_end(&h, &s[i]);
+    assert_int_equal(s[i].status, TERN_OK);
+    assert_int_equal(s[i].n_ids, 36);
+  }
+  sched_get_stats(h.scheduler, &stats);
+  assert_int_equal(stats.generated_tokens, 3 * 36);
+  assert_true(stats.drafted_tokens > 60);
+  assert_int_equal(stats.accepted_tokens, stats.drafted_tokens);
+  assert_true(stats.steps < 36);
+  house_close(&h);
+  free(s);
+  tern_model_close(m);
+  tern_model_close(twin);
+}
+
+/* A draft model's state is set aside too: what does not fit with it is refused. */
+static void drafts_are_admitted(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0}),
+             *other = open_model("qwen3-f16", (tern_model_options){0});
+  size_t one = kv_store_estimate(m->net->store, 139 + 29, m->net->plan.max_tokens);
+  house h;
+  seen *s = calloc(2, sizeof *s);
+  for (int i = 0; i < 2; i++) {
+    house_open(&h, m, (sched_options){.state_bytes = one, .draft.model = i ? other : NULL});
+    make_job(&s[i], &h, 9);
+    s[i].job.options.max_tokens = 30;
+    submit(&h, &s[i]);
+    await_end(&h, &s[i]);
+    assert_int_equal(s[i].status, i ? TERN_E_LIMIT : TERN_OK);
+    house_close(&h);
+  }
+  free(s);
+  tern_model_close(m);
+  tern_model_close(other);
+}
+
 static void quantised_keys_too(void **state)
 {
   (void)state;
   tern_model_options options = {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 40};
   tern_model *m = open_model("llama-4bit", options);
   replay(m, "llama-4bit with quantised keys", (sched_options){.prompt_share = 9});
+  replay(m, "llama-4bit with quantised keys and lookup",
+         (sched_options){.draft = {.lookup = true, .tokens = 20, .always = true}});
   tern_model_close(m);
 }
 
@@ -341,6 +464,30 @@ static int64_t turn(house *h, int32_t *ids, size_t *n, int more, int sampling, b
   free(want);
   free(got);
   return cached;
+}
+
+/* The draft model's own state is kept too: at the next turn it guesses from the first step on, and every guess is
+ * right. */
+static void draft_models_keep_their_prefixes(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("gemma3-bf16", (tern_model_options){0}),
+             *twin = open_model("gemma3-bf16", (tern_model_options){0});
+  house h;
+  int32_t ids[LONGEST];
+  size_t n = 0;
+  house_open(&h, m, (sched_options){.prefixes = 4, .draft = {.model = twin, .tokens = 4, .always = true}});
+  for (int i = 0; i < 3; i++)
+    turn(&h, ids, &n, 40, 7, false, "gemma3-bf16 with a draft model");
+  sched_stats stats;
+  sched_get_stats(h.scheduler, &stats);
+  assert_true(stats.drafted_tokens > 30);
+  assert_int_equal(stats.accepted_tokens, stats.drafted_tokens);
+  assert_true(kv_store_held(twin->net->store) > 0);
+  house_close(&h);
+  assert_int_equal(kv_store_held(twin->net->store), 0);
+  tern_model_close(m);
+  tern_model_close(twin);
 }
 
 /* Two conversations in turns, one of them also from another beginning, and short ones; some answers are cut. */
@@ -463,6 +610,76 @@ static void a_job_may_end_between_any_two_steps(void **state)
   free(want);
   free(s);
   tern_model_close(m);
+}
+
+/* The neighbour's k-th token cancels a job that reads four tokens of its prompt a step, and then decodes: between every
+ * two of its steps. Every block comes back, and the neighbour is as alone. */
+static void cancel_between_steps(tern_model *m, sched_options options, const char *name)
+{
+  house h = {.model = m};
+  seen *beside = calloc(1, sizeof *beside), *want = calloc(1, sizeof *want), *s = calloc(1, sizeof *s);
+  make_job(want, &h, 0);
+  want->job.options.max_tokens = MOST_TOKENS;
+  want->job.options.ignore_eos = true;
+  run_alone(want);
+  options.prompt_share = 4;
+  house_open(&h, m, options);
+  int while_reading = 0, while_decoding = 0;
+  for (int at = 1; at <= MOST_TOKENS - 2; at++) {
+    make_job(beside, &h, 0); /* a prompt of one token: it decodes from the first step on */
+    make_job(s, &h, 5);      /* a prompt of 100 */
+    beside->job.options.max_tokens = MOST_TOKENS;
+    beside->job.options.ignore_eos = s->job.options.ignore_eos = true;
+    s->job.options.max_tokens = 200;
+    beside->cancels = s;
+    beside->cancels_at = at;
+    tern_error err = {0};
+    sched_job *both[] = {&s->job, &beside->job};
+    if (sched_submit(h.scheduler, both, 2, &err) != TERN_OK)
+      fail_msg("%s", err.text);
+    await_end(&h, s);
+    await_end(&h, beside);
+    assert_int_equal(s->status, TERN_E_CANCELLED);
+    assert_true(s->n_ids < 200);
+    while_reading += s->n_ids == 0 && s->job.position > 0;
+    while_decoding += s->n_ids > 0;
+    expect_same(beside, want, true, 0, name);
+    if (!options.prefixes && kv_store_held(m->net->store))
+      fail_msg("%s: cancelled at step %d: %zu bytes of blocks are still held", name, at, kv_store_held(m->net->store));
+    if (options.draft.model && kv_store_held(options.draft.model->net->store))
+      fail_msg("%s: cancelled at step %d: the draft model's blocks are still held", name, at);
+  }
+  /* With lookup the neighbour may be done before the job has read its prompt. */
+  if ((!while_decoding && !options.draft.lookup) || (!options.prefixes && while_reading < 20))
+    fail_msg("%s: %d cancelled while they read, %d while they decoded", name, while_reading, while_decoding);
+  house_close(&h);
+  assert_int_equal(kv_store_held(m->net->store), 0);
+  free(beside);
+  free(want);
+  free(s);
+}
+
+static void blocks_come_back_wherever_a_job_is_cancelled(void **state)
+{
+  (void)state;
+  static const char *const checkpoints[] = {"gemma3-bf16", "llama-4bit"};
+  tern_model *other = open_model("qwen3-f16", (tern_model_options){0});
+  for (int c = 0; c < 2; c++) {
+    tern_model *m = open_model(checkpoints[c], (tern_model_options){0});
+    cancel_between_steps(m, (sched_options){0}, checkpoints[c]);
+    cancel_between_steps(m, (sched_options){.prefixes = 3}, checkpoints[c]);
+    cancel_between_steps(m, (sched_options){.draft = {.model = other, .tokens = 1, .always = true}}, checkpoints[c]);
+    tern_model_close(m);
+  }
+  tern_model_close(other);
+  static const tern_model_options options[] = {{.max_kv_size = 30},
+                                               {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 50}};
+  for (int i = 0; i < 2; i++) {
+    tern_model *m = open_model("qwen3-f16", options[i]);
+    cancel_between_steps(m, (sched_options){0}, "qwen3-f16");
+    cancel_between_steps(m, (sched_options){.draft = {.lookup = true}}, "qwen3-f16");
+    tern_model_close(m);
+  }
 }
 
 static void closing_ends_what_runs_and_waits(void **state)
@@ -609,10 +826,15 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_mixed_load_has_the_bits_of_each_alone),
       cmocka_unit_test(quantised_keys_too),
+      cmocka_unit_test(speculation_changes_no_bit),
+      cmocka_unit_test(guesses_are_counted),
+      cmocka_unit_test(drafts_are_admitted),
       cmocka_unit_test(prefixes_change_no_bit),
+      cmocka_unit_test(draft_models_keep_their_prefixes),
       cmocka_unit_test(a_mixed_load_with_prefixes_too),
       cmocka_unit_test(prefixes_yield_to_jobs),
       cmocka_unit_test(a_job_may_end_between_any_two_steps),
+      cmocka_unit_test(blocks_come_back_wherever_a_job_is_cancelled),
       cmocka_unit_test(closing_ends_what_runs_and_waits),
       cmocka_unit_test(jobs_wait_for_memory_in_order),
       cmocka_unit_test(what_is_set_aside_is_not_free),

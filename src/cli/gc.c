@@ -1,0 +1,90 @@
+/* gc.c - removes from the hub's cache what no model uses: blobs that no revision names, unfinished downloads that
+ * nobody is at, and what a killed process left. Models stay, whatever their age: that is rm's business. Repos that a
+ * pull is at are passed over, and said so. */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "cli/env.h"
+#include "cli/models.h"
+#include "cli/out.h"
+#include "cli/reclaim.h"
+#include "cli/verbs.h"
+
+/* The locks of the repos in the plan, held until it is done. */
+typedef struct sweep {
+  registry_plan plan;
+  int *locks;
+  size_t n_locks, capacity;
+} sweep;
+
+static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern_error *err)
+{
+  cache_repo r;
+  registry g = {0};
+  int lock = CACHE_LOCK_FREE;
+  tern_status status = cache_repo_open(root, id, &r, err);
+  if (status == TERN_OK && !mem_grow(&s->locks, &s->capacity, s->n_locks + 1, sizeof *s->locks))
+    status = err_nomem(err, "locks");
+  if (status == TERN_OK)
+    status = reclaim_open(&r, &lock, &g, err);
+  size_t before = s->plan.n;
+  if (status == TERN_OK)
+    status = registry_plan_unused(&r, &g, &s->plan, err);
+  if (status == TERN_OK && s->plan.n > before)
+    s->locks[s->n_locks++] = lock;
+  else
+    cache_unlock(lock);
+  if (status == TERN_E_BUSY) {
+    say("%s: passed over: another process is downloading to it", id);
+    status = TERN_OK;
+  }
+  registry_free(&g);
+  cache_repo_clear(&r);
+  return status;
+}
+
+static tern_status look_through(const char *root, sweep *s, tern_error *err)
+{
+  DIR *dir = opendir(root);
+  if (!dir)
+    return errno == ENOENT ? TERN_OK : err_errno(err, root, "open");
+  tern_status status = TERN_OK;
+  for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
+    char id[REPO_ID_ROOM];
+    char *path = repo_of_folder(e->d_name, id) ? path_join(root, e->d_name) : NULL;
+    if (path && file_is_directory(path))
+      status = look_at_repo(root, id, s, err);
+    mem_free(path);
+  }
+  closedir(dir);
+  return status;
+}
+
+tern_status verb_gc(const cli_args *a, tern_error *err)
+{
+  cli_env env;
+  char *root;
+  bool plain, failed = false;
+  sweep s = {0};
+  TRY(env_read(&env, err));
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && models_root(&env, i, &root, &plain, &failed); i++) {
+    if (failed)
+      status = err_nomem(err, "path");
+    else if (root)
+      status = look_through(root, &s, err);
+    mem_free(root);
+  }
+  if (status == TERN_OK)
+    status = reclaim(a, &s.plan, err);
+  for (size_t i = 0; i < s.n_locks; i++)
+    cache_unlock(s.locks[i]);
+  mem_free(s.locks);
+  registry_plan_free(&s.plan);
+  env_clear(&env);
+  return status;
+}

@@ -1,0 +1,59 @@
+/* reclaim.c - see reclaim.h. */
+#include "cli/reclaim.h"
+
+#include <string.h>
+
+#include "cli/ask.h"
+#include "cli/describe.h"
+#include "cli/out.h"
+
+static json_t *plan_json(const registry_plan *plan)
+{
+  json_t *items = json_array();
+  for (size_t i = 0; i < plan->n; i++)
+    out_append(&items, json_pack("{ss sI ss}", "path", plan->items[i].path, "bytes", (json_int_t)plan->items[i].bytes,
+                                 "why", plan->items[i].why));
+  return json_pack("{sI so}", "bytes", (json_int_t)plan->bytes, "removed", items);
+}
+
+static void show(const registry_plan *plan)
+{
+  char size[32], path[ERR_CLEAN_PATH];
+  for (size_t i = 0; i < plan->n; i++)
+    out_printf("%10s  %-20s  %s\n", describe_bytes((double)plan->items[i].bytes, size), plan->items[i].why,
+               err_clean_copy(plan->items[i].path, path, sizeof path));
+  out_printf("%10s  in all\n", describe_bytes((double)plan->bytes, size));
+  out_flush();
+}
+
+tern_status reclaim(const cli_args *a, const registry_plan *plan, tern_error *err)
+{
+  const char *verb = cli_verbs[a->verb].name;
+  if (!plan->n) {
+    if (a->json)
+      out_json(plan_json(plan));
+    else
+      say("nothing to remove");
+    return TERN_OK;
+  }
+  if (!a->json)
+    show(plan);
+  if (!a->yes && !ask_can())
+    return err_set(err, TERN_E_IO, "%s: nothing was removed: there is no terminal to ask at, and --yes was not given",
+                   verb);
+  if (!a->yes && !ask_yes("Remove this?"))
+    return err_set(err, TERN_E_IO, "%s: nothing was removed", verb);
+  TRY(registry_remove(plan, err));
+  if (a->json)
+    out_json(plan_json(plan));
+  return TERN_OK;
+}
+
+tern_status reclaim_open(const cache_repo *r, int *lock, registry *g, tern_error *err)
+{
+  *g = (registry){0};
+  TRY(cache_lock_repo(r, true, lock, err));
+  if (*lock < 0)
+    return err_set(err, TERN_E_BUSY, "%s: another process is downloading to it: try again when it is done", r->dir);
+  return registry_read(r, g, err);
+}

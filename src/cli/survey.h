@@ -1,0 +1,34 @@
+/* survey.h - what a checkpoint is, before any weight is read: from config.json alone, or from the headers too. */
+#ifndef TERN_CLI_SURVEY_H
+#define TERN_CLI_SURVEY_H
+
+#include "engine/fit.h"
+
+enum { SURVEY_TEXT = 1 << 0, SURVEY_CHAT = 1 << 1, SURVEY_TOOLS = 1 << 2 };
+
+typedef struct survey {
+  char type[64], quantisation[64]; /* "-": not known */
+  const char *tier, *fidelity;     /* "-": cannot be run */
+  bool runs;
+  tern_error why; /* where it does not run */
+  /* survey_dir alone */
+  double bytes;      /* of .safetensors files */
+  double parameters; /* of the weights that run; 0: not known */
+  bool measured;     /* its headers were read: `fit` holds */
+  fit fit;           /* for the model's own context, numerics exact, on the CPU */
+  unsigned can;      /* SURVEY_TEXT: a tokenizer; _CHAT: a template; _TOOLS: one that reads tools */
+} survey;
+
+void survey_config(const cfg *c, survey *out);
+/* DIR/config.json, and where that can run the shards' headers. */
+void survey_dir(const char *dir, survey *out);
+/* "yes", "no", or "to 12345" where not the whole context fits; "-" where it cannot be run. */
+const char *survey_fits(const survey *s, char out[32]);
+/* "text chat tools", "-" for none. */
+const char *survey_can(const survey *s, char out[32]);
+/* 134515008 as "135M", "1.24B"; "-" where not known. */
+const char *survey_count(double parameters, char out[16]);
+/* What ls and the server's /library have of a model, with `id` and `path`. New reference; NULL: no memory. */
+json_t *survey_json(const char *id, const char *path, const survey *s);
+
+#endif

@@ -1,0 +1,511 @@
+/* registry.c - see registry.h. */
+#include "hub/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/path.h"
+
+enum { MOST_ENTRIES = 1000000, MOST_DEPTH = 16, HELD_FILES = 16, LITTER_SECONDS = 3600 };
+
+static const char unfinished_end[] = ".incomplete";
+
+/* ---- folders ---- */
+
+typedef struct names {
+  char **items;
+  size_t n, capacity;
+} names;
+
+static void free_names(names *l)
+{
+  for (size_t i = 0; i < l->n; i++)
+    mem_free(l->items[i]);
+  mem_free(l->items);
+  *l = (names){0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The entries of a folder, sorted; of one that is not there none. */
+static tern_status list_folder(const char *path, names *out, tern_error *err)
+{
+  *out = (names){0};
+  DIR *dir = opendir(path);
+  if (!dir)
+    return errno == ENOENT ? TERN_OK : err_errno(err, path, "open");
+  tern_status status = TERN_OK;
+  const struct dirent *e;
+  while (status == TERN_OK && (errno = 0, e = readdir(dir))) {
+    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+      continue;
+    char *name = mem_strdup(e->d_name);
+    if (!name || out->n >= MOST_ENTRIES || !mem_grow(&out->items, &out->capacity, out->n + 1, sizeof *out->items)) {
+      mem_free(name);
+      status = err_nomem(err, path);
+    } else {
+      out->items[out->n++] = name;
+    }
+  }
+  if (status == TERN_OK && errno)
+    status = err_errno(err, path, "read");
+  closedir(dir);
+  if (status == TERN_OK && out->n)
+    qsort(out->items, out->n, sizeof *out->items, by_name);
+  if (status != TERN_OK)
+    free_names(out);
+  return status;
+}
+
+/* ---- reading ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcmp(text + n - m, end);
+}
+
+static tern_status read_blobs(const cache_repo *r, registry *g, tern_error *err)
+{
+  names found = {0};
+  char *folder = path_join(r->dir, "blobs");
+  tern_status status = folder ? list_folder(folder, &found, err) : err_nomem(err, "path");
+  if (status != TERN_OK) {
+    mem_free(folder);
+    return status;
+  }
+  g->blobs = mem_array(found.n + 1, sizeof *g->blobs);
+  if (!g->blobs)
+    status = err_nomem(err, "blobs");
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    struct stat st = {0};
+    char *path = path_join(folder, found.items[i]);
+    if (!path)
+      status = err_nomem(err, "path");
+    else if (lstat(path, &st) != 0 && errno != ENOENT)
+      status = err_errno(err, path, "look up");
+    else if (!S_ISDIR(st.st_mode)) {
+      g->blobs[g->n_blobs++] = (registry_blob){.name = found.items[i],
+                                               .bytes = (uint64_t)st.st_size,
+                                               .unfinished = ends_with(found.items[i], unfinished_end)};
+      found.items[i] = NULL;
+    }
+    mem_free(path);
+  }
+  free_names(&found);
+  mem_free(folder);
+  return status;
+}
+
+static int blob_by_name(const void *key, const void *blob)
+{
+  return strcmp(key, ((const registry_blob *)blob)->name);
+}
+
+static int by_number(const void *a, const void *b)
+{
+  size_t x = *(const size_t *)a, y = *(const size_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Notes the blob that a link names: the last part of its target, where "blobs" stands before that. */
+static tern_status note_link(const char *path, const registry *g, registry_revision *v, size_t *capacity,
+                             tern_error *err)
+{
+  char target[4096];
+  ssize_t n = readlink(path, target, sizeof target - 1);
+  if (n < 0)
+    return err_errno(err, path, "read the link");
+  target[n] = 0;
+  char *name = strrchr(target, '/');
+  if (!name)
+    return TERN_OK;
+  *name++ = 0;
+  const char *folder = strrchr(target, '/');
+  if (strcmp(folder ? folder + 1 : target, "blobs") != 0)
+    return TERN_OK;
+  const registry_blob *b = g->n_blobs ? bsearch(name, g->blobs, g->n_blobs, sizeof *g->blobs, blob_by_name) : NULL;
+  if (!b)
+    return TERN_OK;
+  if (!mem_grow(&v->blobs, capacity, v->n_blobs + 1, sizeof *v->blobs))
+    return err_nomem(err, "blobs");
+  v->blobs[v->n_blobs++] = (size_t)(b - g->blobs);
+  return TERN_OK;
+}
+
+static tern_status walk(const char *dir, int depth, const registry *g, registry_revision *v, size_t *capacity,
+                        tern_error *err)
+{
+  names found = {0};
+  if (depth > MOST_DEPTH)
+    return err_set(err, TERN_E_LIMIT, "%s: more than %d folders deep", dir, MOST_DEPTH);
+  TRY(list_folder(dir, &found, err));
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    struct stat st;
+    char *path = path_join(dir, found.items[i]);
+    if (!path)
+      status = err_nomem(err, "path");
+    else if (lstat(path, &st) != 0)
+      status = err_errno(err, path, "look up");
+    else if (S_ISLNK(st.st_mode))
+      status = note_link(path, g, v, capacity, err);
+    else if (S_ISDIR(st.st_mode))
+      status = walk(path, depth + 1, g, v, capacity, err);
+    else /* where links cannot be made the bytes lie here */
+      v->bytes += (uint64_t)st.st_size;
+    mem_free(path);
+  }
+  free_names(&found);
+  return status;
+}
+
+/* What a revision names, once each. */
+static void count_uses(registry *g, registry_revision *v)
+{
+  size_t n = 0;
+  if (v->n_blobs)
+    qsort(v->blobs, v->n_blobs, sizeof *v->blobs, by_number);
+  for (size_t i = 0; i < v->n_blobs; i++)
+    if (i == 0 || v->blobs[i] != v->blobs[i - 1])
+      v->blobs[n++] = v->blobs[i];
+  v->n_blobs = n;
+  for (size_t i = 0; i < n; i++) {
+    g->blobs[v->blobs[i]].uses++;
+    v->bytes += g->blobs[v->blobs[i]].bytes;
+  }
+}
+
+static tern_status read_revisions(const cache_repo *r, registry *g, tern_error *err)
+{
+  names found = {0};
+  char *folder = path_join(r->dir, "snapshots");
+  tern_status status = folder ? list_folder(folder, &found, err) : err_nomem(err, "path");
+  if (status != TERN_OK) {
+    mem_free(folder);
+    return status;
+  }
+  g->revisions = mem_array(found.n + 1, sizeof *g->revisions);
+  if (!g->revisions)
+    status = err_nomem(err, "revisions");
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    size_t capacity = 0;
+    char *path = path_join(folder, found.items[i]);
+    registry_revision *v = &g->revisions[g->n_revisions++];
+    *v = (registry_revision){.name = found.items[i], .refs = mem_strdup("")};
+    found.items[i] = NULL;
+    status = path && v->refs ? walk(path, 0, g, v, &capacity, err) : err_nomem(err, "path");
+    count_uses(g, v);
+    mem_free(path);
+  }
+  free_names(&found);
+  mem_free(folder);
+  return status;
+}
+
+/* Adds a ref's name to the revision that it leads to. */
+static tern_status note_ref(const cache_repo *r, const char *name, registry *g, tern_error *err)
+{
+  char commit[REPO_COMMIT_ROOM];
+  if (!cache_read_ref(r, name, commit))
+    return TERN_OK;
+  for (size_t i = 0; i < g->n_revisions; i++) {
+    registry_revision *v = &g->revisions[i];
+    if (strcmp(v->name, commit) != 0)
+      continue;
+    buf refs = {0};
+    buf_addf(&refs, "%s%s%s", v->refs, *v->refs ? ", " : "", name);
+    char *text = buf_take(&refs);
+    if (!text)
+      return err_nomem(err, "refs");
+    mem_free(v->refs);
+    v->refs = text;
+  }
+  return TERN_OK;
+}
+
+/* refs/ holds files, in folders where a ref's name has slashes. `prefix` ends in a slash or is empty. */
+static tern_status read_refs(const cache_repo *r, const char *prefix, int depth, registry *g, tern_error *err)
+{
+  names found = {0};
+  buf folder = {0};
+  if (depth > MOST_DEPTH)
+    return err_set(err, TERN_E_LIMIT, "%s/refs: more than %d folders deep", r->dir, MOST_DEPTH);
+  buf_addf(&folder, "%s/refs/%s", r->dir, prefix);
+  tern_status status = folder.failed ? err_nomem(err, "path") : list_folder(folder.data, &found, err);
+  if (status != TERN_OK) {
+    buf_free(&folder);
+    return status;
+  }
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    buf name = {0}, path = {0};
+    struct stat st;
+    buf_addf(&name, "%s%s", prefix, found.items[i]);
+    buf_addf(&path, "%s%s", folder.data, found.items[i]);
+    bool is_folder = !path.failed && lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode);
+    if (is_folder)
+      buf_addc(&name, '/');
+    if (name.failed || path.failed)
+      status = err_nomem(err, "path");
+    else
+      status = is_folder ? read_refs(r, name.data, depth + 1, g, err) : note_ref(r, name.data, g, err);
+    buf_free(&name);
+    buf_free(&path);
+  }
+  free_names(&found);
+  buf_free(&folder);
+  return status;
+}
+
+/* Our own temporary names, where they are old enough to be nobody's. */
+static tern_status read_litter(const cache_repo *r, registry *g, tern_error *err)
+{
+  static const char *const ours[] = {".snapshot-", ".ref-", ".removed-"};
+  names found = {0};
+  TRY(list_folder(r->dir, &found, err));
+  g->litter = mem_array(found.n + 1, sizeof *g->litter);
+  tern_status status = g->litter ? TERN_OK : err_nomem(err, "names");
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    struct stat st;
+    char *path = path_join(r->dir, found.items[i]);
+    bool old = path && lstat(path, &st) == 0 && time(NULL) - st.st_mtime >= LITTER_SECONDS;
+    for (size_t k = 0; old && found.items[i] && k < sizeof ours / sizeof *ours; k++)
+      if (!strncmp(found.items[i], ours[k], strlen(ours[k]))) {
+        g->litter[g->n_litter++] = found.items[i];
+        found.items[i] = NULL;
+      }
+    mem_free(path);
+  }
+  free_names(&found);
+  return status;
+}
+
+tern_status registry_read(const cache_repo *r, registry *out, tern_error *err)
+{
+  *out = (registry){0};
+  TRY(read_blobs(r, out, err));
+  TRY(read_revisions(r, out, err));
+  TRY(read_refs(r, "", 0, out, err));
+  return read_litter(r, out, err);
+}
+
+void registry_free(registry *g)
+{
+  for (size_t i = 0; i < g->n_blobs; i++)
+    mem_free(g->blobs[i].name);
+  for (size_t i = 0; i < g->n_revisions; i++) {
+    mem_free(g->revisions[i].name);
+    mem_free(g->revisions[i].refs);
+    mem_free(g->revisions[i].blobs);
+  }
+  for (size_t i = 0; i < g->n_litter; i++)
+    mem_free(g->litter[i]);
+  mem_free(g->blobs);
+  mem_free(g->revisions);
+  mem_free(g->litter);
+  *g = (registry){0};
+}
+
+/* Whether `name` is one of "a, b, c". */
+static bool is_among(const char *list, const char *name)
+{
+  size_t n = strlen(name);
+  for (const char *at = list; *at; at += strspn(at, ", ")) {
+    size_t length = strcspn(at, ",");
+    if (length == n && !memcmp(at, name, n))
+      return true;
+    at += length;
+  }
+  return false;
+}
+
+const registry_revision *registry_find(const registry *g, const char *revision)
+{
+  const registry_revision *found = NULL;
+  size_t n = strlen(revision);
+  for (size_t i = 0; i < g->n_revisions; i++)
+    if (is_among(g->revisions[i].refs, revision) || !strcmp(g->revisions[i].name, revision))
+      return &g->revisions[i];
+  for (size_t i = 0; i < g->n_revisions; i++) {
+    if (n < 7 || strncmp(g->revisions[i].name, revision, n) != 0)
+      continue;
+    if (found)
+      return NULL;
+    found = &g->revisions[i];
+  }
+  return found;
+}
+
+/* ---- plans ---- */
+
+/* Takes over `path`. */
+static tern_status add_item(registry_plan *plan, char *path, uint64_t bytes, const char *why, tern_error *err)
+{
+  if (!path || !mem_grow(&plan->items, &plan->capacity, plan->n + 1, sizeof *plan->items)) {
+    mem_free(path);
+    return err_nomem(err, "plan");
+  }
+  plan->items[plan->n++] = (registry_item){path, bytes, why};
+  plan->bytes += bytes;
+  return TERN_OK;
+}
+
+static char *below(const cache_repo *r, const char *folder, const char *name)
+{
+  buf path = {0};
+  buf_addf(&path, "%s/%s%s", r->dir, folder, name);
+  return buf_take(&path);
+}
+
+/* Whether somebody is writing that blob: "ETAG", "ETAG.incomplete" or huggingface_hub's "ETAG.1a2b3c4d.incomplete". */
+static tern_status is_held(const cache_repo *r, const char *name, bool *held, tern_error *err)
+{
+  char etag[LISTING_ETAG_ROOM];
+  int lock;
+  *held = false;
+  size_t n = strcspn(name, ".");
+  if (n >= sizeof etag)
+    return TERN_OK;
+  memcpy(etag, name, n);
+  etag[n] = 0;
+  TRY(cache_look_at_lock(r, etag, &lock, err));
+  *held = lock == CACHE_LOCK_HELD;
+  return TERN_OK;
+}
+
+static tern_status add_blob(const cache_repo *r, const registry_blob *b, registry_plan *plan, tern_error *err)
+{
+  bool held;
+  TRY(is_held(r, b->name, &held, err));
+  if (held)
+    return TERN_OK;
+  return add_item(plan, below(r, "blobs/", b->name), b->bytes, b->unfinished ? "unfinished" : "no revision uses it",
+                  err);
+}
+
+tern_status registry_plan_unused(const cache_repo *r, const registry *g, registry_plan *plan, tern_error *err)
+{
+  for (size_t i = 0; i < g->n_blobs; i++)
+    if (!g->blobs[i].uses)
+      TRY(add_blob(r, &g->blobs[i], plan, err));
+  for (size_t i = 0; i < g->n_litter; i++)
+    TRY(add_item(plan, below(r, "", g->litter[i]), 0, "left over", err));
+  return TERN_OK;
+}
+
+/* The refs that lead to it, "main, v1.0". */
+static tern_status add_refs(const cache_repo *r, const registry_revision *v, registry_plan *plan, tern_error *err)
+{
+  for (const char *at = v->refs; *at; at += strspn(at, ", ")) {
+    size_t n = strcspn(at, ",");
+    buf path = {0};
+    buf_addf(&path, "%s/refs/%.*s", r->dir, (int)n, at);
+    TRY(add_item(plan, buf_take(&path), 0, "revision", err));
+    at += n;
+  }
+  return TERN_OK;
+}
+
+tern_status registry_plan_revision(const cache_repo *r, const registry *g, const registry_revision *which,
+                                   registry_plan *plan, tern_error *err)
+{
+  buf tree = {0};
+  uint64_t own = which->bytes;
+  for (size_t i = 0; i < which->n_blobs; i++)
+    own -= g->blobs[which->blobs[i]].bytes;
+  TRY(add_item(plan, below(r, "snapshots/", which->name), own, "revision", err));
+  TRY(add_refs(r, which, plan, err));
+  buf_addf(&tree, "%s/trees/%s.json", r->dir, which->name); /* huggingface_hub's note of the file list */
+  char *path = buf_take(&tree);
+  if (path && access(path, F_OK) == 0)
+    TRY(add_item(plan, path, 0, "revision", err));
+  else
+    mem_free(path);
+  for (size_t i = 0; i < which->n_blobs; i++) {
+    const registry_blob *b = &g->blobs[which->blobs[i]];
+    if (b->uses == 1)
+      TRY(add_item(plan, below(r, "blobs/", b->name), b->bytes, "revision", err));
+  }
+  return TERN_OK;
+}
+
+/* nftw has no room for a pointer of ours. */
+static _Thread_local uint64_t tree_bytes;
+
+static int add_size(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+  (void)path, (void)at;
+  tree_bytes += type == FTW_F || type == FTW_SL ? (uint64_t)st->st_size : 0;
+  return 0;
+}
+
+tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_error *err)
+{
+  tree_bytes = 0;
+  if (nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) != 0)
+    return err_errno(err, path, "look through");
+  return add_item(plan, mem_strdup(path), tree_bytes, "revision", err);
+}
+
+/* ---- removing ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+  (void)st, (void)type, (void)at;
+  return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+/* A folder is renamed first, so that it goes at once for whoever looks. */
+static tern_status remove_folder(const char *path, tern_error *err)
+{
+  uint32_t drawn = 0;
+  buf fresh = {0};
+  const char *slash = strrchr(path, '/'), *in_snapshots = strstr(path, "/snapshots/");
+  int n = in_snapshots && !strchr(in_snapshots + 11, '/') ? (int)(in_snapshots - path) : (int)(slash - path);
+  if (getrandom(&drawn, sizeof drawn, GRND_NONBLOCK) < 0)
+    drawn = (uint32_t)time(NULL);
+  buf_addf(&fresh, "%.*s/.removed-%ld-%08x", n, path, (long)getpid(), (unsigned)drawn);
+  tern_status status = fresh.failed ? err_nomem(err, "path") : TERN_OK;
+  if (status == TERN_OK && rename(path, fresh.data) != 0)
+    status = errno == ENOENT ? TERN_OK : err_errno(err, path, "remove");
+  else if (status == TERN_OK && nftw(fresh.data, remove_one, HELD_FILES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0)
+    status = err_errno(err, fresh.data, "remove");
+  buf_free(&fresh);
+  return status;
+}
+
+tern_status registry_remove(const registry_plan *plan, tern_error *err)
+{
+  for (size_t i = 0; i < plan->n; i++) {
+    struct stat st;
+    const char *path = plan->items[i].path;
+    if (lstat(path, &st) != 0 && errno == ENOENT)
+      continue;
+    if (S_ISDIR(st.st_mode))
+      TRY(remove_folder(path, err));
+    else if (unlink(path) != 0 && errno != ENOENT)
+      return err_errno(err, path, "remove");
+  }
+  return TERN_OK;
+}
+
+void registry_plan_free(registry_plan *plan)
+{
+  for (size_t i = 0; i < plan->n; i++)
+    mem_free(plan->items[i].path);
+  mem_free(plan->items);
+  *plan = (registry_plan){0};
+}

@@ -1,0 +1,68 @@
+/* registry.h - what a repo's folder in the cache holds, and what of it can go.
+ *
+ * A blob is used while a link in any snapshot of its repo names it: a plan never has such a blob, whichever revision
+ * goes. Unfinished downloads go unless somebody holds their lock. Nothing is removed while a pull is at the repo
+ * (cache_lock_repo), and a snapshot disappears whole, by rename, before its blobs do: what is visible is never broken.
+ *
+ * Whatever cannot be read is an error and not an absence: from what was not seen nothing follows.
+ */
+#ifndef TERN_HUB_REGISTRY_H
+#define TERN_HUB_REGISTRY_H
+
+#include "hub/cache.h"
+
+typedef struct registry_blob {
+  char *name; /* in blobs/ */
+  uint64_t bytes;
+  size_t uses; /* snapshots that name it */
+  bool unfinished;
+} registry_blob;
+
+typedef struct registry_revision {
+  char *name;    /* the folder in snapshots/, a commit */
+  char *refs;    /* "main, v1.0"; "" where none leads here */
+  size_t *blobs; /* [n_blobs] which ones it names, ascending */
+  size_t n_blobs;
+  uint64_t bytes; /* of those */
+} registry_revision;
+
+typedef struct registry {
+  registry_blob *blobs; /* by name */
+  size_t n_blobs;
+  registry_revision *revisions; /* by name */
+  size_t n_revisions;
+  char **litter; /* entries of the repo's folder that a killed process left; names */
+  size_t n_litter;
+} registry;
+
+/* A folder that is not there is an empty one. Free in any case. */
+tern_status registry_read(const cache_repo *r, registry *out, tern_error *err);
+void registry_free(registry *g);
+/* The revision that a ref, or a commit or the beginning of one (7 digits or more), names; NULL: none, or several. */
+const registry_revision *registry_find(const registry *g, const char *revision);
+
+/* What goes, with its bytes and a word why. */
+typedef struct registry_item {
+  char *path;
+  uint64_t bytes;
+  const char *why; /* "revision", "no revision uses it", "unfinished", "left over" */
+} registry_item;
+
+typedef struct registry_plan {
+  registry_item *items; /* in the order in which they go */
+  size_t n, capacity;
+  uint64_t bytes;
+} registry_plan;
+
+/* All that no revision uses. Adds to the plan. */
+tern_status registry_plan_unused(const cache_repo *r, const registry *g, registry_plan *plan, tern_error *err);
+/* One revision, and the blobs that it alone uses. */
+tern_status registry_plan_revision(const cache_repo *r, const registry *g, const registry_revision *which,
+                                   registry_plan *plan, tern_error *err);
+/* A folder with all that is below it. */
+tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_error *err);
+/* Removes what the plan has. What somebody else removed meanwhile is no error. */
+tern_status registry_remove(const registry_plan *plan, tern_error *err);
+void registry_plan_free(registry_plan *plan);
+
+#endif

@@ -1,0 +1,168 @@
+"""What `make install` puts where, and that it works from there: the program, the library by pkg-config and by CMake, man
+pages and completions for every verb and flag, and the list of what is linked (standard library only)."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+from tally import Tally  # noqa: E402
+from terncli import BINARY, BUILD, tern  # noqa: E402
+
+ROOT = HERE.parents[1]
+LLAMA = HERE.parent / "golden" / "llama-4bit" / "model"
+IDS = ("--ids", "1,2,3,4")
+tally = Tally()
+
+
+def sh(*command, cwd=None, env=None, stdin=""):
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, env={**os.environ, **(env or {})}, input=stdin, capture_output=True, text=True
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def ok(name, command, **options):
+    status, out, err = sh(*command, **options)
+    tally.check(name, status == 0, f"exit {status}: {(err or out)[-600:]}")
+    return out if status == 0 else None
+
+
+def install(folder):
+    """A prefix under DESTDIR, moved from there: nothing may remember where it was."""
+    stage, prefix = folder / "stage", folder / "prefix"
+    ok("install", ["cmake", "--install", BUILD, "--prefix", "/opt/tern"], env={"DESTDIR": str(stage)})
+    tally.check("DESTDIR: nothing outside", not Path("/opt/tern").exists())
+    shutil.move(stage / "opt" / "tern", prefix)
+    return prefix
+
+
+def check_program(prefix):
+    program = prefix / "bin" / "tern"
+    tally.check("version", ok("runs", [program, "--version"]) == tern("--version").out.decode())
+    for verb in ("logits",):
+        mine, theirs = sh(program, verb, LLAMA, *IDS), tern(verb, LLAMA, *IDS)
+        tally.check(f"{verb} as in the build folder", mine[:2] == (0, theirs.out.decode()), mine[2])
+
+
+def check_library(prefix, folder):
+    libraries = next(prefix.glob("lib*/**/libtern.so")).parent
+    pkgconfig = {"PKG_CONFIG_PATH": str(libraries / "pkgconfig")}
+    run = {"LD_LIBRARY_PATH": str(libraries)}
+    hello = ROOT / "examples" / "hello.c"
+    want = ok("the example of the build folder", [BUILD / "examples" / "hello", LLAMA])
+    for name, static in (("shared", []), ("static", ["--static"])):
+        flags = ok(f"pkg-config {name}", ["pkg-config", "--cflags", "--libs", *static, "tern"], env=pkgconfig)
+        if flags is None:
+            continue
+        flags = flags.split()
+        if static:
+            flags = [str(libraries / "libtern.a") if flag == "-ltern" else flag for flag in flags]
+        program = folder / name
+        if ok(f"compiles by pkg-config, {name}", ["cc", hello, *flags, "-o", program]) is not None:
+            tally.check(f"runs, {name}", ok("example", [program, LLAMA], env=run) == want)
+    project = folder / "project"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(hello C)\nfind_package(tern 0.1 REQUIRED)\n"
+        f"add_executable(hello {hello})\ntarget_link_libraries(hello tern::tern_shared)\n"
+    )
+    configured = ok("find_package", ["cmake", "-S", ".", "-B", "b", f"-DCMAKE_PREFIX_PATH={prefix}"], cwd=project)
+    if configured is not None and ok("compiles by find_package", ["cmake", "--build", "b"], cwd=project) is not None:
+        tally.check("runs, find_package", ok("example", [project / "b" / "hello", LLAMA], env=run) == want)
+
+
+def flags_of(verb):
+    text = tern("help", verb).out.decode()
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", "\n".join(re.findall(r"^  (-.*?)(?:  |$)", text, re.M))))
+
+
+def check_pages(prefix, verbs):
+    pages = prefix / "share" / "man" / "man1"
+    names = {page.name for page in pages.iterdir()}
+    tally.check("a page for each verb", names == {"tern.1", *(f"tern-{verb}.1" for verb in verbs)}, str(names))
+    for verb in verbs:
+        text = (pages / f"tern-{verb}.1").read_text().replace("\\-", "-")
+        missing = [flag for flag in flags_of(verb) if f"\\fB{flag}\\fR" not in text]
+        tally.check(f"tern-{verb}(1) has the flags", not missing, str(missing))
+    if not shutil.which("groff"):
+        return tally.skip("pages in groff", "groff is not installed")
+    for page in sorted(pages.iterdir()):
+        _, _, err = sh("groff", "-man", "-Tutf8", "-wall", "-z", page)
+        tally.check(f"{page.name}: groff has no complaint", not err, err[:300])
+
+
+# What bash offers for a line that ends at the cursor.
+BASH = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }
+_tern; printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def check_completions(prefix, verbs):
+    share = prefix / "share"
+    bash = share / "bash-completion" / "completions" / "tern"
+    path = {"PATH": f"{prefix / 'bin'}:{os.environ['PATH']}", "TERN_HOME": "/nowhere", "HF_HUB_CACHE": "/nowhere"}
+
+    def offered(*words):
+        return set(sh("bash", "-c", BASH, "bash", bash, *words, env=path)[1].split())
+
+    tally.check("bash: verbs", offered("tern", "") == set(verbs), str(offered("tern", "")))
+    tally.check("bash: verbs that begin so", offered("tern", "ru") == {"run"})
+    for verb in verbs:
+        tally.check(f"bash: flags of {verb}", offered("tern", verb, "-") == flags_of(verb), str(offered("tern", verb, "-")))
+    tally.check("bash: choices", offered("tern", "run", "--numerics", "") == {"exact", "native", "fast"})
+    tally.check("bash: files", "CMakeLists.txt" in offered("tern", "run", "--file", str(ROOT) + "/CMakeL").pop())
+    tally.check("bash: shells", offered("tern", "completions", "") == {"bash", "zsh", "fish"})
+    tally.check("bash: nothing for numbers", offered("tern", "run", "--seed", "") == set())
+    for shell, file in (("zsh", share / "zsh" / "site-functions" / "_tern"), ("fish", share / "fish" / "vendor_completions.d" / "tern.fish")):
+        text = file.read_text()
+        tally.check(f"{shell}: as printed", text == tern("completions", shell).out.decode())
+        tally.check(f"{shell}: verbs", all(verb in text for verb in verbs))
+        if shutil.which(shell):
+            ok(f"{shell}: syntax", [shell, "-n", file])
+        else:
+            tally.skip(f"{shell}: syntax", f"{shell} is not installed")
+
+
+def check_linked():
+    """docs/dependencies.md has a row for all that the dynamic linker is asked for."""
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    for file in (BINARY, BUILD / "libtern.so", BUILD / "libtern-cuda.so"):
+        if not Path(file).exists():
+            continue
+        needed = re.findall(r"NEEDED.*\[(.*?)\]", ok(f"readelf {file}", ["readelf", "-d", file]) or "")
+        tally.check(f"{Path(file).name} needs something", needed)
+        for name in needed:
+            stem = re.sub(r"\.so.*", "", name)
+            tally.check(f"docs/dependencies.md: {name}", f"`{stem}`" in page)
+
+
+def main():
+    if not (BUILD / "described" / "done").exists():
+        tally.skip("install", "this build does not describe itself (cross-compiled or instrumented)")
+        return tally.close()
+    verbs = re.findall(r"^  ([a-z]+)", tern("help").out.decode(), re.M)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prefix = install(folder)
+        check_program(prefix)
+        check_library(prefix, folder)
+        check_pages(prefix, verbs)
+        check_completions(prefix, verbs)
+    check_linked()
+    for bad, why in (((), "no SHELL"), (("tcsh",), '"tcsh" is not')):
+        done = tern("completions", *bad)
+        tally.check(f"completions {bad}: refused", done.status == 2 and why in done.error_line, done.err)
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

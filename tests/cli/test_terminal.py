@@ -1,0 +1,277 @@
+"""`tern chat` as a person meets it: a terminal (a pty with an emulator's eyes), keys, pastes, history, resizes, Ctrl-C and
+Ctrl-D. Standard library only."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import tempfile
+import termios
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+from tally import Tally  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
+
+MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
+UP, LEFT, HOME, ALT_ENTER = "\33[A", "\33[D", "\1", "\33\r"
+IUTF8 = 0o40000  # as emulators set it: keys that come before the editor are edited by the kernel
+PROMPT = r">>> (\x1b\[[0-9;?]*[A-Za-z])*$"
+tally = Tally()
+
+
+class Chat:
+    """A conversation in a pty of so many columns; answers are one token long and cost nothing."""
+
+    def __init__(self, home, *flags, columns=80, env=None):
+        self.saw = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update({"TERM": "xterm", "TERN_HOME": str(home), "NO_COLOR": "1", **(env or {})})
+            os.execv(BINARY, [BINARY, "chat", str(MODEL), "--max-tokens", "1", "--seed", "1", *map(str, flags)])
+        self.resize(columns)
+        modes = termios.tcgetattr(self.fd)
+        modes[0] |= IUTF8
+        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
+        self.await_prompt()
+
+    def resize(self, columns, rows=24):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self, until, seconds=20):
+        """What comes until the pattern is there."""
+        got, end = "", time.monotonic() + seconds
+        while not re.search(until, got):
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                break
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            got += data.decode("utf-8", "replace")
+        self.saw += got
+        return got
+
+    def await_prompt(self):
+        """Until the prompt is the last thing on the screen and stays it: the editor draws it anew at times."""
+        got = self.read(PROMPT)
+        while select.select([self.fd], [], [], 0.1)[0]:
+            more = self.read(PROMPT)
+            if not more:
+                break
+            got += more
+        return got
+
+    def keys(self, text):
+        os.write(self.fd, text.encode())
+
+    def say(self, text):
+        self.keys(text + "\r")
+        return self.await_prompt()
+
+    def saved(self, folder):
+        """The conversation as /save writes it."""
+        file = Path(folder) / f"saved{time.monotonic_ns()}.json"
+        self.keys(f"/save {file}\r")
+        self.read(r"saved [0-9]+ messages[\s\S]*" + PROMPT)
+        return [m["content"] for m in json.loads(file.read_text())["messages"] if m["role"] == "user"] if file.exists() else None
+
+    def status(self, seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            while select.select([self.fd], [], [], 0 if pid else 0.05)[0]:
+                try:
+                    self.saw += os.read(self.fd, 65536).decode("utf-8", "replace")
+                except OSError:  # the other end is closed
+                    break
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return "hangs"
+
+    def leave(self):
+        self.keys("\4")
+        return self.status()
+
+
+def edits(folder):
+    return "libedit" in os.popen(f"readelf -d {BINARY} 2>/dev/null").read()
+
+
+def test_editing(folder):
+    chat = Chat(folder / "edit")
+    chat.say("hellx" + "\x7f" + "o")
+    chat.say("world" + HOME + "the ")
+    chat.say("ab" + LEFT + "X")
+    chat.say("Grüße 日本語 👍" + "\x7f" + "!")
+    chat.say("one" + ALT_ENTER + "two")
+    chat.say("wide " + "日" * 60 + LEFT * 3 + "x")
+    said = chat.saved(folder)
+    want = ["hello", "the world", "aXb", "Grüße 日本語 !", "one\ntwo", "wide " + "日" * 57 + "x" + "日" * 3]
+    tally.check("keys edit a line", said == want, said)
+    chat.say(UP * 2 + "\x7f" * 3 + "THREE")  # one up is /save
+    tally.check("up finds what was typed before", chat.saved(folder)[-1:] == ["wide " + "日" * 57 + "x" + "THREE"], chat.saved(folder)[-1:])
+    chat.keys("/st\t\r")
+    tally.check("Tab completes a command", "positions in use" in chat.await_prompt())
+    tally.check("Ctrl-D leaves", chat.leave() == 0)
+    tally.check("pastes are asked for in brackets, and no longer at the end", chat.saw.rfind("\33[?2004l") > chat.saw.rfind("\33[?2004h") > 0)
+
+
+def test_paste(folder):
+    chat = Chat(folder / "paste")
+    chat.say("\33[200~first\r\n  second\nthird\33[201~")
+    chat.say("see: \33[200~a\tb\x07\nc\33[201~ and on")
+    long = "\n".join(f"l {i}" for i in range(70))  # more than the screen has
+    chat.say(f"\33[200~{long}\33[201~")
+    said = chat.saved(folder)
+    want = ["first\n  second\nthird", "see: a\tb\nc and on", long]
+    tally.check("a paste is one message", said == want, [s[:80] for s in said or []])
+    tally.check("leaves", chat.leave() == 0)
+
+
+def test_history(folder):
+    home = folder / "history"
+    chat = Chat(home)
+    chat.say("an older question")
+    chat.say("two" + ALT_ENTER + "lines")
+    chat.leave()
+    file = home / "history"
+    entries = [json.loads(line) for line in file.read_text().splitlines()]
+    tally.check("the file has what was typed", entries == ["an older question", "two\nlines"], entries)
+    tally.check("it is its owner's", file.stat().st_mode & 0o777 == 0o600, oct(file.stat().st_mode))
+    with file.open("a") as out:
+        out.write("{broken\n12\n")
+    chat = Chat(home)
+    chat.say(UP * 2 + "\r")
+    chat.say("\x12older\r")
+    said = chat.saved(folder)
+    tally.check("the next time it is there", said and said[0] == "an older question", said)
+    tally.check("Ctrl-R searches it", said and said[-1] == "an older question", said)
+    chat.leave()
+    before = file.read_text()
+    chat = Chat(home, "--no-history")
+    chat.say("a secret")
+    chat.say(UP + "\r")
+    chat.leave()
+    tally.check("--no-history: nothing is kept", file.read_text() == before)
+    file.write_text("".join(json.dumps(f"entry {i}") + "\n" for i in range(2500)))
+    Chat(home).leave()
+    lines = file.read_text().splitlines()
+    tally.check("a long file is shortened", len(lines) == 1000 and lines[-1] == '"entry 2499"', len(lines))
+    for label, spoil in {"a folder": lambda: file.mkdir(), "a full disk": lambda: file.symlink_to("/dev/full")}.items():
+        file.unlink() if file.is_file() else None
+        spoil()
+        chat = Chat(home)
+        chat.say("goes on")
+        tally.check(f"history is {label}: the conversation goes on", chat.saved(folder) == ["goes on"])
+        chat.leave()
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+
+
+def test_signals(folder):
+    chat = Chat(folder / "signals")
+    chat.keys("half a line\3")
+    tally.check("Ctrl-C drops the line", "Ctrl-C again" in chat.await_prompt())
+    chat.say("whole")
+    tally.check("and nothing of it is left", chat.saved(folder) == ["whole"], chat.saved(folder))
+    chat.keys("\3")
+    chat.await_prompt()
+    chat.keys("\3")
+    tally.check("twice ends with 130", chat.status() == 130)
+    chat = Chat(folder / "signals", "--max-tokens", "-1", "--ignore-eos", "--ctx", "100000")
+    chat.keys("tell me everything\r")
+    time.sleep(0.5)
+    chat.keys("\3")
+    chat.await_prompt()
+    chat.keys("/stats\r")
+    tally.check("Ctrl-C stops an answer", "stopped after" in chat.await_prompt())
+    os.kill(chat.pid, signal.SIGTERM)
+    tally.check("SIGTERM at the prompt", chat.status() == 143)
+    tally.check("the terminal is as it was", chat.saw.rfind("\33[?2004l") > chat.saw.rfind("\33[?2004h"))
+
+
+def test_resize(folder):
+    chat = Chat(folder / "resize", columns=80)
+    chat.keys("x" * 60)
+    chat.read("x{10}")
+    chat.resize(40)
+    os.kill(chat.pid, signal.SIGWINCH)
+    time.sleep(0.2)
+    chat.say("y")
+    tally.check("a line outlives a resize", chat.saved(folder) == ["x" * 60 + "y"], chat.saved(folder))
+    chat.leave()
+
+
+def test_plain(folder):
+    chat = Chat(folder / "dumb", env={"TERM": "dumb"})
+    chat.keys("plain\n")
+    chat.await_prompt()
+    tally.check("a terminal that can do nothing: lines as they come", chat.saved(folder) == ["plain"] and "\33[" not in chat.saw, chat.saw[-200:])
+    chat.leave()
+    done = tern("chat", MODEL, "--max-tokens", "1", stdin="Hé\nsecond\n".encode(), env={"TERN_HOME": str(folder / "pipe")})
+    tally.check("a pipe: answers alone on stdout", done.status == 0 and ">>>" not in done.out.decode() + done.err, done.err)
+    tally.check("a pipe: nothing is kept", not (folder / "pipe" / "history").exists())
+
+
+def test_progress():
+    """A bar while a prompt is read that takes more than a second, and nothing of it is left on stdout."""
+    big = HERE.parents[1] / "build" / "models" / "smollm2"
+    if not big.exists():
+        return tally.skip("a bar while a long prompt is read", "smollm2 is not there")
+    master, slave = pty.openpty()
+    reader, writer = os.pipe()
+    prompt = "word " * 1500
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(slave, 2)
+        os.dup2(writer, 1)
+        os.environ["TERM"] = "xterm"
+        os.execv(BINARY, [BINARY, "run", str(big), "--raw", "--max-tokens", "1", "--threads", "1", "--prefill-step-size", "128", "--backend", "cpu", prompt])
+    os.close(slave)
+    os.close(writer)
+    said = b""
+    while True:
+        try:
+            data = os.read(master, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        said += data
+    out = b"".join(iter(lambda: os.read(reader, 65536), b""))
+    tally.check("it ends well", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, said[-300:])
+    tally.check("a bar while a long prompt is read", b"reading [" in said, said[-300:])
+    tally.check("it is wiped", said.endswith(b"\33[K"), said[-60:])
+    tally.check("stdout has the answer alone", b"reading" not in out and b"\33" not in out, out)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if edits(folder):
+            for test in (test_editing, test_paste, test_history, test_signals, test_resize):
+                test(folder)
+        else:
+            tally.skip("line editing", "tern was built without libedit")
+        test_plain(folder)
+        test_progress()
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,701 @@
+"""tern pull against a stand-in for the hub on the loopback: what comes, what a fault does, what is refused and in which
+words, and that the cache is the one huggingface_hub reads and writes (standard library; huggingface_hub from
+build/oracle where it is there)."""
+
+import hashlib
+import json
+import os
+import pty
+import random
+import re
+import select
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from standin import Fault, Hub, Repo  # noqa: E402
+from tally import Tally  # noqa: E402
+from terncli import BINARY, BUILD, tern  # noqa: E402
+
+MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
+ORACLE = BUILD / "oracle" / "bin" / "python"
+PIECE = 8 << 20
+tally = Tally()
+random.seed(1)
+
+
+def tiny():
+    return {p.name: p.read_bytes() for p in MODEL.iterdir()}
+
+
+class Home:
+    """An empty cache, and the environment that leads to it and to the stand-in."""
+
+    def __init__(self, hub, token="hf_good", **more):
+        self.folder = Path(tempfile.mkdtemp(prefix="tern-hub-"))
+        self.cache = self.folder / "hub"
+        self.env = {
+            "HF_ENDPOINT": hub.url, "HF_HOME": str(self.folder), "TERN_HOME": str(self.folder / "own"), "HF_TOKEN": token,
+            "HF_HUB_DOWNLOAD_TIMEOUT": "1", "no_proxy": "*", "HF_HUB_CACHE": "", "HF_HUB_OFFLINE": "", "HF_TOKEN_PATH": "", **more,
+        }
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pull(self, *args, **more):
+        return tern("pull", *args, env=self.env, **more)
+
+    def repo(self, id):
+        return self.cache / ("models--" + id.replace("/", "--"))
+
+    def snapshot(self, repo):
+        return self.repo(repo.id) / "snapshots" / repo.commit
+
+    def whole(self, repo, names=None):
+        """What is wrong with the snapshot, or ""."""
+        for name in names or repo.files:
+            path = self.snapshot(repo) / name
+            if not path.is_symlink():
+                return f"{name} is no link"
+            blob = path.resolve()
+            if blob.parent != (self.repo(repo.id) / "blobs").resolve():
+                return f"{name} leads to {blob}"
+            if path.read_bytes() != repo.files[name]:
+                return f"{name} has other bytes"
+        return ""
+
+    def left(self):
+        """Everything below the cache, but locks."""
+        return sorted(str(p.relative_to(self.cache)) for p in self.cache.rglob("*") if ".locks" not in p.parts) if self.cache.exists() else []
+
+
+def refused(label, done, *words, status=1):
+    said = done.error_line
+    ok = done.status == status and said.startswith("tern: error: ") and all(w in said for w in words) and not done.out
+    tally.check(label, ok, f"exit {done.status}, {done.out!r}: {done.err}")
+    tally.check(f"{label}: no token in it", "hf_" not in done.err, done.err)
+
+
+# ---- what comes ----
+
+
+def test_plain(hub):
+    repo = hub.repo("org/tiny", tiny() | {"README.md": b"x", "model.gguf": b"y" * 5000, "pytorch_model.bin": b"z" * 5000,
+                                          "consolidated.safetensors": b"z" * 5000, "onnx/model.onnx": b"q" * 5000,
+                                          "additional_chat_templates/rag.jinja": b"{{ x }}", "tokenizer.model": b""})
+    wanted = [*tiny(), "additional_chat_templates/rag.jinja", "tokenizer.model"]
+    with Home(hub) as home:
+        done = home.pull("org/tiny")
+        tally.check("a pull succeeds", done.status == 0, done.err)
+        tally.check("and prints the snapshot", done.out.decode() == f"{home.snapshot(repo)}\n", done.out)
+        tally.check("the snapshot is whole", not home.whole(repo, wanted), lambda: home.whole(repo, wanted))
+        have = sorted(str(p.relative_to(home.snapshot(repo))) for p in home.snapshot(repo).rglob("*") if not p.is_dir())
+        tally.check("and has what the engine reads, no more", have == sorted(wanted), have)
+        tally.check("refs/main names it", (home.repo(repo.id) / "refs" / "main").read_text() == repo.commit)
+        tally.check("nothing else is left", not [p for p in home.left() if "incomplete" in p or "/." in p], home.left())
+        hub.forget()
+        again = home.pull("org/tiny", "--json")
+        told = json.loads(again.out)
+        tally.check("a second pull brings nothing", again.status == 0 and told["downloaded"] == 0 and not hub.asked("content"), again.err)
+        tally.check("--json", told["repo"] == repo.id and told["commit"] == repo.commit and told["path"] == str(home.snapshot(repo)) and told["files"] == len(wanted), told)
+        listed = json.loads(tern("ls", "--json", env=home.env).out)
+        tally.check("ls shows it", [m["id"] for m in listed] == ["org/tiny"] and "error" not in listed[0], listed)
+        ran = tern("logits", "org/tiny", "--ids", "1,2", env=home.env)
+        tally.check("and it runs", ran.status == 0, ran.err)
+
+
+def test_choice(hub):
+    repo = hub.repo("org/many", tiny() | {"a/b.gguf": b"g" * 3000, "c.gguf": b"h" * 3000, "empty.txt": b""})
+    with Home(hub) as home:
+        done = home.pull("org/many", "--include", "*.gguf", "--include", "empty.txt", "--exclude", "c.*")
+        tally.check("--include and --exclude", done.status == 0 and not home.whole(repo, ["a/b.gguf", "empty.txt"]), done.err)
+        tally.check("bring these alone", not (home.snapshot(repo) / "config.json").exists() and not (home.snapshot(repo) / "c.gguf").exists())
+        tally.check("and it is no model for ls", tern("ls", "--json", env=home.env).out == b"[]\n")
+        done = home.pull("org/many")
+        tally.check("the rest joins the snapshot", done.status == 0 and not home.whole(repo, [*tiny(), "a/b.gguf"]), done.err)
+        refused("nothing wanted", home.pull("org/many", "--include", "*.bin"), "none of its 8 files", "--include")
+        done = home.pull("org/many", "--include", "a/")
+        tally.check("a folder", done.status == 0, done.err)
+    hub.repo("org/gguf", {"config.json": b"{}", "x.gguf": b"g" * 3000})
+    with Home(hub) as home:
+        refused("a repo of GGUF files", home.pull("org/gguf"), "no model*.safetensors", ".gguf", "--include")
+
+
+def test_revisions(hub):
+    repo = hub.repo("org/revs", tiny())
+    repo.refs |= {"v1.0": repo.commit, "refs/pr/7": repo.commit}
+    for revision in "v1.0", "refs/pr/7", repo.commit:
+        with Home(hub) as home:
+            done = home.pull(f"org/revs@{revision}")
+            tally.check(f"revision {revision[:9]}", done.status == 0 and not home.whole(repo), done.err)
+            ref = home.repo(repo.id) / "refs" / revision
+            tally.check(f"its ref {revision[:9]}", ref.exists() == (revision != repo.commit) and not (home.repo(repo.id) / "refs" / "main").exists())
+    with Home(hub) as home:
+        refused("no such revision", home.pull("org/revs@v9"), 'no revision "v9"', "org/revs")
+
+
+def test_pages(hub):
+    files = tiny() | {f"extra/{i:04}.txt": b"%d" % i for i in range(2500)}
+    repo = hub.repo("org/pages", files, page=1000)
+    with Home(hub) as home:
+        hub.forget()
+        done = home.pull("org/pages")
+        tally.check("a list of three pages", done.status == 0 and not home.whole(repo, tiny()) and len(hub.asked("hub", "/tree/")) == 3, done.err)
+        hub.next_link = hub.content_url + "/api/models/org/pages/tree/x"
+        refused("a list that goes on elsewhere", home.pull("org/pages"), "another host")
+        hub.next_link = None
+
+
+def test_moved(hub):
+    repo = hub.repo("new/name", tiny())
+    hub.repos["old/name"] = Repo("old/name", {}, "0" * 40, moved_to="new/name")
+    with Home(hub) as home:
+        done = home.pull("old/name")
+        have = home.repo("old/name") / "snapshots" / repo.commit / "config.json"
+        tally.check("a repo that moved is followed", done.status == 0 and have.exists(), done.err)
+
+
+# ---- the token ----
+
+
+def test_token(hub):
+    hub.repo("org/private", tiny() | {"model.safetensors": os.urandom(3 * PIECE + 5)}, private=True)
+    with Home(hub) as home:
+        hub.forget()
+        done = home.pull("org/private")
+        tally.check("a private repo with the token", done.status == 0, done.err)
+        tally.check("the hub gets the token", all("authorization" in s.headers for s in hub.asked("hub")))
+        tally.check("the content host does not", hub.asked("content") and not any("authorization" in s.headers for s in hub.asked("content")))
+    with Home(hub, token="") as home:
+        (home.folder / "token").write_text(" hf_good\n")
+        tally.check("the token file", home.pull("org/private").status == 0)
+        (home.folder / "elsewhere").write_text("hf_good")
+        (home.folder / "token").unlink()
+        home.env["HF_TOKEN_PATH"] = str(home.folder / "elsewhere")
+        tally.check("HF_TOKEN_PATH", home.pull("org/private").status == 0)
+        home.env["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
+        tally.check("a token that is not to be sent", home.pull("org/private").status == 1)
+    with Home(hub, token="") as home:
+        refused("a private repo without one", home.pull("org/private"), "no such repo", "private", "HF_TOKEN")
+    with Home(hub, token="hf_bad") as home:
+        refused("a wrong token", home.pull("org/private"), "does not accept this token")
+    with Home(hub, token="hf_a\r\nX-Evil: 1") as home:
+        refused("a token with a line end in it", home.pull("org/private"), "HF_TOKEN", status=2)
+
+
+def test_proxy(hub):
+    """libcurl's own variables: the stand-in as a proxy for a host that there is not."""
+    repo = hub.repo("org/tiny", tiny())
+    with Home(hub, HF_ENDPOINT="http://hub.invalid", http_proxy=hub.url, no_proxy="") as home:
+        hub.forget()
+        done = home.pull("org/tiny")
+        tally.check("a proxy", done.status == 0 and not home.whole(repo), done.err)
+        tally.check("all goes through it", hub.asked("hub", "http://hub.invalid/api/") and not hub.asked("content"), hub.asked())
+        tally.check("the token is for the hub alone", not [s for s in hub.asked() if "authorization" in s.headers and not s.path.startswith("http://hub.invalid/")])
+
+
+def test_tls(hub):
+    """A certificate that nobody vouches for ends it at once; nothing goes over such a connection."""
+    made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-keyout", "/dev/stdout"], capture_output=True, check=False) if shutil.which("openssl") else None
+    if not made or made.returncode:
+        tally.skip("a certificate of our own", "openssl makes none here", 3)
+        return
+    with tempfile.NamedTemporaryFile() as pem, Home(hub) as home:
+        pem.write(made.stdout)
+        pem.flush()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem.name)
+        heard = []
+
+        def listen(server):
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                try:
+                    heard.append(context.wrap_socket(connection, server_side=True).recv(1))
+                except OSError:
+                    heard.append(b"")
+
+        server = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=listen, args=(server,), daemon=True).start()
+        home.env["HF_ENDPOINT"] = f"https://127.0.0.1:{server.getsockname()[1]}"
+        refused("a certificate that nobody vouches for", home.pull("org/tiny"), "ertificate")
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        tally.check("one connection, and no request over it", len(heard) == 1 and not heard[0], heard)
+
+
+def test_refusals(hub):
+    hub.repo("org/gated", tiny(), gated=True)
+    hub.repo("org/closed", tiny(), gated="closed")
+    hub.repo("org/off", tiny(), disabled=True)
+    with Home(hub, token="") as home:
+        refused("a gated repo", home.pull("org/gated"), "org/gated is gated", "accept its terms at " + hub.url, "HF_TOKEN")
+        refused("a repo that is not there", home.pull("org/none"), "org/none", "no such repo")
+        tally.check("leaves nothing", home.left() == [], home.left())
+    with Home(hub) as home:
+        refused("a gated repo without access", home.pull("org/closed"), "org/closed is gated", "has no access")
+        refused("a repo that is not there, with a token", home.pull("org/none"), "no such repo")
+        refused("a disabled repo", home.pull("org/off"), "disabled")
+        tally.check("a gated repo with access", home.pull("org/gated").status == 0)
+    with Home(hub) as home:
+        for name in "tiny", "a/b/c", "../x", "org/..", "org/na me", "org/-x", "org/x--y", "org/x@", "org/x@../y", "org/x@a//b", "-/x", "o" * 300 + "/x", "org/x@\udcff":
+            refused(f"the name {name[:20]!r}", home.pull(name), status=2)
+        refused("no name", tern("pull", env=home.env), "ORG/NAME", status=2)
+        home.env["HF_ENDPOINT"] = "ftp://127.0.0.1/"
+        refused("an endpoint of another scheme", home.pull("org/tiny"), "HF_ENDPOINT", status=2)
+        home.env["HF_ENDPOINT"] = "http://127.0.0.1:9"
+        done = tern("pull", "org/tiny", env=home.env, timeout=120)
+        refused("nobody at the endpoint", done, "127.0.0.1:9", "tried 6 times")
+        tally.check("each try is told", done.err.count(": again in ") == 5, done.err)
+
+
+def test_offline(hub):
+    repo = hub.repo("org/tiny", tiny())
+    with Home(hub, HF_HUB_OFFLINE="1") as home:
+        hub.forget()
+        refused("offline and not there", home.pull("org/tiny"), "HF_HUB_OFFLINE")
+        home.env["HF_HUB_OFFLINE"] = "0"
+        home.pull("org/tiny")
+        home.env["HF_HUB_OFFLINE"] = "yes"
+        hub.forget()
+        done = home.pull("org/tiny")
+        tally.check("offline and there", done.status == 0 and done.out.decode().strip() == str(home.snapshot(repo)), done.err)
+        tally.check("by its commit too", home.pull(f"org/tiny@{repo.commit}").status == 0)
+        tally.check("asks nobody", not hub.asked())
+
+
+# ---- faults ----
+
+BIG = os.urandom(2 * PIECE + 12345)
+
+
+def test_faults(hub):
+    """Each fault passes after some tries, and the bytes are right."""
+    cases = {
+        "a body cut short": Fault(times=2, truncate=100000),
+        "a reset": Fault(times=2, reset_after=200000),
+        "a stall": Fault(times=1, stall_after=300000),
+        "status 503": Fault(times=2, status=503),
+        "status 500 and a page": Fault(times=1, status=500, body=b"<html>" * 1000),
+        "status 429 with Retry-After": Fault(times=1, status=429, retry_after="1"),
+        "status 429 with a date": Fault(times=1, status=429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT"),
+        "status 429 with RateLimit": Fault(times=1, status=429, rate_limit='"resolvers";r=0;t=2'),
+        "a host without ranges": Fault(no_ranges=True),
+        "a host without ranges that resets": Fault(times=6, no_ranges=True, reset_after=9000000),
+        "a host that loses ranges later": Fault(times=2, reset_after=0),
+    }
+    for label, fault in cases.items():
+        repo = hub.repo("org/faulty", tiny() | {"model.safetensors": BIG})
+        repo.fault("model.safetensors", fault)
+        with Home(hub) as home:
+            start = time.monotonic()
+            done = home.pull("org/faulty", timeout=100)
+            tally.check(label, done.status == 0 and not home.whole(repo), lambda: f"{done.err}{home.whole(repo)}")
+            if fault.rate_limit:
+                tally.check("RateLimit is kept", "again in 2.0 s" in done.err, done.err)
+            if fault.retry_after == "1":
+                tally.check("Retry-After is kept", time.monotonic() - start >= 1)
+    for n in range(3):
+        hub.api_faults = [Fault(status=502)] * n + [Fault(status=429, retry_after="0")]
+        with Home(hub) as home:
+            tally.check(f"the API refuses {n + 1} times", home.pull("org/faulty").status == 0)
+    hub.expire_signatures = True
+    with Home(hub) as home:
+        done = home.pull("org/faulty", timeout=100)
+        tally.check("signed addresses that run out", done.status == 0 and not home.whole(hub.repos["org/faulty"]), done.err)
+    hub.expire_signatures = False
+
+
+def test_final_faults(hub):
+    """Each fault ends the pull, with one line, and no snapshot is there."""
+    cases = {
+        "wrong bytes": (Fault(flip=True), ["model.safetensors", "SHA-256", "thrown away"]),
+        "more bytes than listed": (Fault(longer=True), ["model.safetensors", "the hub lists"]),
+        "other bytes than asked for": (Fault(wrong_range=True), ["other bytes than were asked"]),
+        "status 404 of the content": (Fault(status=404), ["model.safetensors", "404"]),
+        "a redirect to a file": (Fault(location="file:///etc/passwd"), ["redirects to", "file:", "only http and https"]),
+        "a redirect to gopher": (Fault(location="gopher://127.0.0.1/"), ["only http and https"]),
+        "a redirect in a circle": (Fault(location="?again"), ["more than 10 redirects"]),
+        "an hour to wait": (Fault(status=429, retry_after="3600"), ["wait 3600 s"]),
+        "cut short for ever": (Fault(truncate=0), ["model.safetensors", "tried 6 times"]),
+    }
+    for label, (fault, words) in cases.items():
+        repo = hub.repo("org/broken", tiny() | {"model.safetensors": BIG})
+        repo.fault("model.safetensors", fault)
+        with Home(hub) as home:
+            done = home.pull("org/broken", timeout=100)
+            refused(label, done, *words)
+            tally.check(f"{label}: no snapshot, no ref", not [p for p in home.left() if "/snapshots/" in p or "/refs/" in p], home.left())
+            if fault.flip:
+                tally.check("wrong bytes are not kept", not any("incomplete" in p for p in home.left()), home.left())
+    repo = hub.repo("org/broken", tiny())
+    repo.fault("config.json", Fault(flip=True))
+    with Home(hub) as home:
+        refused("wrong bytes of a small file", home.pull("org/broken"), "git SHA-1")
+
+
+def entry(path, size=10, oid="a" * 40, **more):
+    return {"type": "file", "oid": oid, "size": size, "path": path, **more}
+
+
+def test_bad_lists(hub):
+    weights = entry("model.safetensors", lfs={"oid": "b" * 64, "size": 10, "pointerSize": 100})
+    cases = {
+        "a path out of the repo": [weights, entry("../../x")],
+        "an absolute path": [weights, entry("/etc/x")],
+        "a path with an empty part": [weights, entry("a//b")],
+        "a dot": [weights, entry("a/./b")],
+        "a backslash": [weights, entry("..\\x")],
+        "a control character": [weights, entry("a\nb")],
+        "a very long name": [weights, entry("a" * 300)],
+        "a negative size": [entry("model.safetensors", -1)],
+        "an absurd size": [entry("model.safetensors", 1 << 60)],
+        "a size beyond 64 bits": b'[{"type":"file","oid":"%s","size":99999999999999999999999,"path":"model.safetensors"}]' % (b"a" * 40),
+        "a size that is none": [entry("model.safetensors", "10")],
+        "no size": [{"type": "file", "oid": "a" * 40, "path": "model.safetensors"}],
+        "a hash that is a path": [entry("model.safetensors", oid="../../../../x")],
+        "a hash of another length": [entry("model.safetensors", lfs={"oid": "b" * 63, "size": 1})],
+        "a file twice": [weights, weights],
+        "a file that is a folder": [weights, entry("model.safetensors/x")],
+        "a list that is an object": b'{"error":"x"}',
+        "a web page": b"<!DOCTYPE html><html>login</html>",
+        "half a list": b'[{"type":"file",',
+        "an empty answer": b"",
+        "no UTF-8": b'[{"type":"file","oid":"' + b"a" * 40 + b'","size":1,"path":"model\xff.safetensors"}]',
+        "a bomb of brackets": b"[" * 100000,
+    }
+    for label, listing in cases.items():
+        hub.repo("org/list", tiny(), listing=listing)
+        with Home(hub) as home:
+            refused(f"a list with {label}", home.pull("org/list"), "org/list")
+            tally.check(f"{label}: nothing is written", home.left() == [], home.left())
+    for label, info in {"a page": b"<html>", "no sha": b"{}", "a sha that is a path": b'{"sha":"../../x"}', "a list": b"[]"}.items():
+        hub.repo("org/list", tiny(), info=info)
+        with Home(hub) as home:
+            refused(f"an info that is {label}", home.pull("org/list"), "org/list")
+    hub.repo("org/list", tiny() | {"config.json": b"<html>no</html>"})
+    with Home(hub) as home:
+        done = home.pull("org/list")
+        tally.check("a config that is a page is warned of", "warning" in done.err and "does not run here" in done.err and "config.json" in done.err, done.err)
+
+
+def test_warnings(hub):
+    config = json.loads(tiny()["config.json"])
+    hub.repo("org/alien", tiny() | {"config.json": json.dumps(config | {"model_type": "martian"}).encode()})
+    with Home(hub) as home:
+        done = home.pull("org/alien")
+        tally.check("a type that does not run is warned of", "warning: org/alien does not run here" in done.err and "martian" in done.err, done.err)
+    listing = [Hub_entry("config.json", tiny()["config.json"]), entry("model.safetensors", lfs={"oid": "b" * 64, "size": 1 << 45})]
+    hub.repo("org/vast", tiny(), listing=listing)
+    with Home(hub) as home:
+        done = home.pull("org/vast")
+        tally.check("what does not fit is warned of", "warning: org/vast does not fit" in done.err and "35.2 TB" in done.err, done.err)
+        refused("and what the disk has no room for is refused", done, "the disk has")
+        tally.check("before a byte comes", home.left() == [], home.left())
+
+
+def Hub_entry(path, data):
+    from standin import _Handler
+
+    return _Handler.entry(path, data)
+
+
+# ---- interruptions ----
+
+
+def start(home, *args):
+    return subprocess.Popen([BINARY, "pull", *args], env={**os.environ, **home.env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_resume(hub):
+    data = os.urandom(3 * PIECE)
+    repo = hub.repo("org/slow", tiny() | {"model.safetensors": data})
+    repo.fault("model.safetensors", Fault(pace=0.01))
+    etag = hashlib.sha256(data).hexdigest()
+    with Home(hub) as home:
+        partial = home.repo(repo.id) / "blobs" / f"{etag}.incomplete"
+        for how, status in (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9):
+            process = start(home, "org/slow")
+            before = partial.stat().st_size if partial.exists() else 0
+            deadline = time.monotonic() + 20
+            while not (partial.exists() and partial.stat().st_size > before + 100000) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            process.send_signal(how)
+            process.communicate(timeout=20)
+            tally.check(f"{how.name} ends it", process.returncode == status, process.returncode)
+            tally.check(f"{how.name} leaves the beginning of the file", partial.read_bytes() == data[: partial.stat().st_size] and partial.stat().st_size > before)
+            tally.check(f"{how.name}: no snapshot", not home.snapshot(repo).exists())
+        have = partial.stat().st_size
+        hub.forget()
+        repo.faults.clear()
+        done = home.pull("org/slow")
+        tally.check("and it goes on from there", done.status == 0 and not home.whole(repo), done.err)
+        first = [int(s.headers["range"].split("=")[1].split("-")[0]) for s in hub.asked("content", "/model.safetensors?") if "range" in s.headers]
+        tally.check("asking for the rest alone", first and min(first) == have, (first, have))
+        tally.check("the name for incomplete bytes is gone", not partial.exists())
+    for label, left in {"wrong": b"x" * 500000, "too many": data + b"x", "all": data, "as many, wrong": b"x" * len(data)}.items():
+        with Home(hub) as home:
+            partial = home.repo(repo.id) / "blobs" / f"{etag}.incomplete"
+            partial.parent.mkdir(parents=True)
+            partial.write_bytes(left)
+            done = home.pull("org/slow")
+            tally.check(f"bytes left by others: {label}", done.status == 0 and not home.whole(repo), done.err)
+
+
+def test_kill(hub):
+    """A hundred kills at random moments: a snapshot that is visible is whole."""
+    files = tiny() | {f"model-{i:05}-of-00012.safetensors": os.urandom(random.randrange(1, 300000)) for i in range(12)}
+    repo = hub.repo("org/kill", files)
+    broken, finished, cut = "", 0, 0
+    with Home(hub) as home:
+        start_time = time.monotonic()
+        home.pull("org/kill")
+        whole_run = time.monotonic() - start_time
+        for _ in range(100):
+            if random.random() < 0.2:
+                shutil.rmtree(home.cache, ignore_errors=True)
+            elif home.snapshot(repo).exists():
+                shutil.rmtree(home.snapshot(repo))
+                blobs = list((home.repo(repo.id) / "blobs").iterdir())
+                for blob in random.sample(blobs, len(blobs) // 2):
+                    blob.unlink()
+            process = start(home, "org/kill")
+            time.sleep(random.uniform(0, 1.2 * whole_run))
+            process.kill()
+            process.communicate(timeout=20)
+            finished += process.returncode == 0
+            cut += process.returncode == -9
+            if home.snapshot(repo).exists():
+                broken = broken or home.whole(repo)
+            listed = json.loads(tern("ls", "--json", env=home.env).out)
+            if listed and home.whole(repo):
+                broken = broken or "ls lists it"
+        tally.check("a hundred kills", not broken, broken)
+        tally.check("of which many fell into a download", cut >= 30, (cut, finished))
+        done = home.pull("org/kill")
+        tally.check("and then it comes whole", done.status == 0 and not home.whole(repo), done.err)
+
+
+def test_together(hub):
+    """Several processes at once bring every byte once, by and large, and all succeed."""
+    data = os.urandom(2 * PIECE)
+    repo = hub.repo("org/both", tiny() | {"model.safetensors": data})
+    repo.fault("model.safetensors", Fault(pace=0.002))
+    with Home(hub) as home:
+        hub.forget()
+        processes = [start(home, "org/both") for _ in range(4)]
+        ends = [p.communicate(timeout=60) + (p.returncode,) for p in processes]
+        tally.check("four at once", all(e[2] == 0 for e in ends) and not home.whole(repo), ends)
+        tally.check("the weights came once", len(hub.asked("content", "/model.safetensors?")) == 2, len(hub.asked("content", "/model.safetensors?")))
+        tally.check("and nothing is left over", not [p for p in home.left() if "incomplete" in p or "/.s" in p], home.left())
+
+
+def test_disk(hub):
+    repo = hub.repo("org/full", tiny() | {"model.safetensors": BIG})
+    with tempfile.TemporaryDirectory() as folder:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", folder], capture_output=True).returncode == 0
+        if not mounted:
+            tally.skip("a full disk", "mount is not allowed here", 4)
+            return
+        try:
+            with Home(hub, HF_HUB_CACHE=folder) as home:
+                home.cache = Path(folder)
+                ballast = Path(folder) / "ballast"
+                ballast.write_bytes(b"x" * (20 << 20))
+                refused("a disk without room", home.pull("org/full"), "still to come", "the disk has")
+                tally.check("is refused before a byte comes", not (home.repo(repo.id)).exists())
+                ballast.write_bytes(b"")
+                repo.fault("model.safetensors", Fault(pace=0.02))
+                process = start(home, "org/full")
+                while not list(Path(folder).glob("*/blobs/*.incomplete")):
+                    time.sleep(0.01)
+                ballast.write_bytes(b"x" * (30 << 20))
+                _, err = process.communicate(timeout=60)
+                said = err.decode().strip().splitlines()[-1]
+                tally.check("a disk that fills up", process.returncode == 1 and "No space left" in said, said)
+                tally.check("no snapshot", not home.snapshot(repo).exists())
+                ballast.unlink()
+                repo.faults.clear()
+                done = home.pull("org/full")
+                tally.check("and with room again it goes on", done.status == 0 and not home.whole(repo), done.err)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=False)
+
+
+# ---- the cache ----
+
+
+def test_links(hub):
+    """Links in the cache that lead elsewhere, or round in a circle."""
+    repo = hub.repo("org/links", tiny() | {"additional_chat_templates/x.jinja": b"{{ x }}"})
+    for name in "blobs", "snapshots", "refs", f"snapshots/{repo.commit}", f"snapshots/{repo.commit}/additional_chat_templates":
+        with Home(hub) as home:
+            place = home.repo(repo.id) / name
+            place.parent.mkdir(parents=True)
+            outside = home.folder / "outside"
+            outside.mkdir()
+            place.symlink_to(outside)
+            refused(f"{name.split('/')[-1][:12]} leads out of the cache", home.pull("org/links"), "symbolic link")
+            tally.check("nothing is written there", not list(outside.iterdir()), list(outside.iterdir()))
+            place.unlink()
+            place.symlink_to(place.name)
+            refused("or to itself", home.pull("org/links"))
+    with Home(hub) as home:
+        blob = home.repo(repo.id) / "blobs" / (hashlib.sha256(tiny()["model.safetensors"]).hexdigest() + ".incomplete")
+        blob.parent.mkdir(parents=True)
+        (home.folder / "victim").write_bytes(b"mine")
+        blob.symlink_to(home.folder / "victim")
+        refused("incomplete bytes that are a link", home.pull("org/links"), "incomplete")
+        tally.check("what it leads to stays", (home.folder / "victim").read_bytes() == b"mine")
+        blob.unlink()
+        os.mkfifo(blob)
+        refused("or a pipe", home.pull("org/links"), "not a regular file")
+    with Home(hub) as home:
+        home.cache.mkdir()
+        home.repo(repo.id).symlink_to(home.repo(repo.id).name)
+        refused("a repo that is a link to itself", home.pull("org/links"), "org--links")
+        tally.check("ls passes over it", tern("ls", "--json", env=home.env).out == b"[]\n")
+
+
+def test_bar(hub):
+    """On a terminal there is a bar with bytes, rate and time."""
+    repo = hub.repo("org/bar", tiny() | {"model.safetensors": BIG})
+    repo.fault("model.safetensors", Fault(pace=0.005))
+    with Home(hub) as home:
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([BINARY, "pull", "org/bar"], env={**os.environ, **home.env}, stdout=subprocess.PIPE, stderr=follower, stdin=subprocess.DEVNULL)
+        os.close(follower)
+        said = b""
+        while select.select([leader], [], [], 30)[0]:
+            try:
+                got = os.read(leader, 4096)
+            except OSError:
+                break
+            if not got:
+                break
+            said += got
+        process.communicate(timeout=20)
+        os.close(leader)
+        tally.check("a bar on a terminal", re.search(rb"MB of +16\.8 MB +[0-9.]+ [kM]B/s +\d:\d\d \[#", said) is not None and process.returncode == 0, said[-500:])
+        tally.check("no line of it is longer than 80", max(len(part) for part in said.decode().replace("\n", "\r").split("\r")) <= 83)
+    with Home(hub) as home:
+        tally.check("none elsewhere", "[" not in home.pull("org/bar").err)
+
+
+def test_run(hub):
+    """A verb that answers brings the repo that it is given, where that is wanted."""
+    repo = hub.repo("org/tiny", tiny())
+    words = ["run", "org/tiny", "hi", "--raw", "--max-tokens", "2"]
+    with Home(hub) as home:
+        hub.forget()
+        refused("run of a repo that is not there", tern(*words, env=home.env), "org/tiny: no such", "`tern pull org/tiny`")
+        refused("logits does not download at all", tern("logits", "org/tiny", "--ids", "1", env=home.env), "`tern pull org/tiny`")
+        tally.check("nobody was asked", not hub.asked())
+        done = tern(*words, "--yes", env=home.env)
+        tally.check("--yes brings it", done.status == 0 and not home.whole(repo), done.err)
+        again = tern(*words, env=home.env)
+        tally.check("stdout has the answer alone", again.status == 0 and again.out == done.out and b"snapshots" not in done.out, done.out)
+        refused("--yes and a repo that is not on the hub", tern("run", "org/none", "hi", "--yes", env=home.env), "org/none", "no such repo")
+        refused("--yes and no repo's name", tern("run", "./none", "hi", "--yes", env=home.env), "no such file")
+    for answer, comes in (b"n\n", False), (b"y\n", True):
+        with Home(hub) as home:
+            leader, follower = pty.openpty()
+            process = subprocess.Popen([BINARY, *words], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+            os.close(follower)
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(leader, 1000)
+            os.write(leader, answer)
+            out, _ = process.communicate(timeout=30)
+            os.close(leader)
+            tally.check(f"asked, {answer!r}", (process.returncode == 0) == comes and bool(out) == comes and home.snapshot(repo).exists() == comes, said)
+
+
+LIBRARY = """
+import sys
+from huggingface_hub import snapshot_download, hf_hub_download, scan_cache_dir
+what, id = sys.argv[1:3]
+if what == "read":
+    print(snapshot_download(id, local_files_only=True))
+    print(hf_hub_download(id, "config.json", local_files_only=True))
+    info = scan_cache_dir()
+    assert not info.warnings, info.warnings
+    print([(r.repo_id, sorted(c.commit_hash for c in r.revisions), sorted(r.refs), r.nb_files) for r in info.repos])
+elif what == "again":
+    print(snapshot_download(id, allow_patterns=["*.json", "*.safetensors"]))
+else:
+    print(snapshot_download(id))
+"""
+
+
+def library(home, what, id, **more):
+    env = {**os.environ, **home.env, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "10", "HF_HUB_DISABLE_PROGRESS_BARS": "1", **more}
+    env = {k: v for k, v in env.items() if v}
+    return subprocess.run([str(ORACLE), "-c", LIBRARY, what, id], env=env, capture_output=True, text=True, timeout=100)
+
+
+def test_library(hub):
+    repo = hub.repo("org/shared", tiny() | {"model.safetensors": BIG})
+    if not ORACLE.exists():
+        tally.skip("huggingface_hub", f"{ORACLE} is not there", 7)
+        return
+    with Home(hub) as home:
+        home.pull("org/shared")
+        done = library(home, "read", "org/shared")
+        lines = done.stdout.strip().splitlines()
+        ok = done.returncode == 0 and lines[0] == str(home.snapshot(repo)) and lines[1] == str(home.snapshot(repo) / "config.json")
+        tally.check("huggingface_hub reads tern's cache", ok, done.stdout + done.stderr[-800:])
+        tally.check("and finds nothing wrong with it", repr(("org/shared", [repo.commit], ["main"], len(repo.files))) in done.stdout, done.stdout)
+        hub.forget()
+        done = library(home, "again", "org/shared")
+        tally.check("it downloads none of it again", done.returncode == 0 and not hub.asked("content"), done.stderr[-800:])
+    with Home(hub) as home:
+        done = library(home, "write", "org/shared")
+        tally.check("huggingface_hub fills a cache", done.returncode == 0, done.stderr[-800:])
+        listed = json.loads(tern("ls", "--json", env=home.env).out)
+        tally.check("which tern reads", [m["path"] for m in listed] == [str(home.snapshot(repo))], listed)
+        hub.forget()
+        done = home.pull("org/shared")
+        tally.check("and downloads none of it again", done.status == 0 and not hub.asked("content") and not home.whole(repo), done.err)
+    with Home(hub) as home:  # both at once
+        repo.fault("model.safetensors", Fault(pace=0.002))
+        process = start(home, "org/shared")
+        done = library(home, "write", "org/shared")
+        process.communicate(timeout=60)
+        tally.check("both at once", process.returncode == 0 and done.returncode == 0 and not home.whole(repo), done.stderr[-800:])
+
+
+TESTS = [test_plain, test_choice, test_revisions, test_pages, test_moved, test_token, test_proxy, test_tls, test_refusals, test_offline, test_faults,
+         test_final_faults, test_bad_lists, test_warnings, test_resume, test_kill, test_together, test_disk, test_links, test_bar, test_run, test_library]
+
+
+def main():
+    wanted = sys.argv[1:]
+    for test in TESTS:
+        if wanted and test.__name__ not in wanted:
+            continue
+        with Hub() as hub:
+            begin = time.monotonic()
+            test(hub)
+            print(f"{test.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""tern rm and gc: what goes, what stays, who is asked, and that neither breaks what another process is at (standard
+library; huggingface_hub from build/oracle where it is there)."""
+
+import json
+import os
+import pty
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from standin import Fault, Hub  # noqa: E402
+from tally import Tally  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
+from test_pull import BIG, ORACLE, Home, refused, tiny, start  # noqa: E402
+
+tally = Tally()
+
+
+def blobs(home, repo):
+    return sorted(p.name for p in (home.repo(repo.id) / "blobs").iterdir())
+
+
+def two_revisions(hub, home, id="org/two"):
+    """Old and new: the tokenizer is the same in both, the config and a file are not."""
+    old = hub.repo(id, tiny() | {"chat_template.jinja": b"old", "generation_config.json": b"{}"})
+    old.refs["v1"] = old.commit
+    assert home.pull(id).status == 0 and home.pull(f"{id}@v1").status == 0
+    new = hub.repo(id, tiny() | {"chat_template.jinja": b"new"})
+    assert home.pull(id).status == 0
+    return old, new
+
+
+def test_rm(hub):
+    with Home(hub) as home:
+        old, new = two_revisions(hub, home)
+        before = blobs(home, new)
+        done = tern("rm", "org/two@v1", env=home.env)
+        tally.check("without --yes and a terminal nothing goes", done.status == 1 and "--yes" in done.error_line and blobs(home, new) == before, done.err)
+        tally.check("but the plan is shown", b"in all" in done.out and old.commit.encode() in done.out, done.out)
+        done = tern("rm", "org/two@v1", "--yes", "--json", env=home.env)
+        told = json.loads(done.out)
+        tally.check("rm of a revision", done.status == 0 and not home.snapshot(old).exists() and not (home.repo(new.id) / "refs" / "v1").exists(), done.err)
+        tally.check("removes the blobs that it alone used", len(before) - len(blobs(home, new)) == 2, told)
+        tally.check("says which", len(told["removed"]) == 4 and told["bytes"] == 5, told)
+        tally.check("the other revision is whole", not home.whole(new) and json.loads(tern("ls", "--json", env=home.env).out)[0]["id"] == "org/two")
+        for name in "two", "org/tw", "ORG/two", "../hub", "/etc", "org/two@", "org/two@v9", "org/two@" + new.commit[:5]:
+            done = tern("rm", name, "--yes", env=home.env)
+            tally.check(f"rm {name[:12]} removes nothing", done.status in (1, 2) and done.error_line.startswith("tern: error") and not home.whole(new), done.err)
+        done = tern("rm", f"org/two@{new.commit[:8]}", "--yes", env=home.env)
+        tally.check("the last revision, by the beginning of its commit, takes the repo", done.status == 0 and not home.repo(new.id).exists(), done.err)
+    with Home(hub) as home:
+        two_revisions(hub, home)
+        other = hub.repo("org/other", tiny())
+        home.pull("org/other")
+        done = tern("rm", "org/two", "--yes", env=home.env)
+        tally.check("rm of a repo", done.status == 0 and not home.repo("org/two").exists() and not home.whole(other), done.err)
+        own = home.folder / "own" / "models" / "me" / "mine"
+        shutil.copytree(home.snapshot(other), own)
+        done = tern("rm", "me/mine", "--yes", env=home.env)
+        tally.check("rm of a directory under TERN_HOME", done.status == 0 and not own.exists() and own.parent.exists(), done.err)
+        tally.check("follows no link out of it", not home.whole(other))
+
+
+def test_gc(hub):
+    with Home(hub) as home:
+        old, new = two_revisions(hub, home)
+        done = tern("gc", env=home.env)
+        tally.check("nothing to collect", done.status == 0 and "nothing to remove" in done.err and not done.out, done.err)
+        before = blobs(home, new)
+        folder = home.repo(new.id) / "blobs"
+        for name, size in ("f" * 64, 1000), ("e" * 64 + ".incomplete", 500), ("d" * 64 + ".1a2b3c4d.incomplete", 300):
+            (folder / name).write_bytes(b"x" * size)
+        litter = home.repo(new.id) / ".snapshot-1-2"
+        litter.mkdir()
+        (litter / "config.json").symlink_to("../../blobs/" + before[0])
+        done = tern("gc", "--yes", "--json", env=home.env)
+        told = json.loads(done.out)
+        tally.check("gc", done.status == 0 and told["bytes"] == 1800 and blobs(home, new) == before, told)
+        tally.check("leaves what may be somebody's", litter.exists())
+        os.utime(litter, (1, 1))
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("and takes it when it is old", done.status == 0 and not litter.exists(), done.err)
+        tally.check("both revisions are whole", not home.whole(old) and not home.whole(new))
+        os.chmod(home.snapshot(old), 0)
+        (folder / ("f" * 64)).write_bytes(b"x")
+        done = tern("gc", "--yes", env=home.env)
+        if os.getuid():  # root reads everything
+            tally.check("what cannot be read is no reason to remove", done.status == 1 and not done.out, done.err)
+        os.chmod(home.snapshot(old), 0o755)
+        loop = home.snapshot(new) / "loop"
+        loop.symlink_to("loop")
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("a link to itself harms nobody", done.status == 0 and blobs(home, new) == before, done.err)
+        (home.cache / "models--org--loop").symlink_to("models--org--loop")
+        tally.check("nor a repo that is one", tern("gc", env=home.env).status == 0)
+    with Home(hub) as home:
+        tally.check("no cache is an empty one", tern("gc", env=home.env).status == 0)
+        refused("rm of what is not there", tern("rm", "org/none", env=home.env), "org/none")
+
+
+def test_busy(hub):
+    """rm and gc beside a download."""
+    repo = hub.repo("org/slow", tiny() | {"model.safetensors": BIG})
+    repo.fault("model.safetensors", Fault(pace=0.01))
+    with Home(hub) as home:
+        process = start(home, "org/slow")
+        while not list(home.cache.glob("*/blobs/*.incomplete")):
+            time.sleep(0.01)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("gc passes over a repo that is being pulled", done.status == 0 and "passed over" in done.err, done.err)
+        refused("rm refuses", tern("rm", "org/slow", "--yes", env=home.env), "another process is downloading")
+        process.communicate(timeout=60)
+        tally.check("the download ends well", process.returncode == 0 and not home.whole(repo))
+    with Home(hub) as home:  # pulls and collections at random, side by side
+        repo.faults.clear()
+        broken = ""
+        for _ in range(15):
+            shutil.rmtree(home.repo(repo.id), ignore_errors=True)
+            process = start(home, "org/slow")
+            while process.poll() is None:
+                tern("gc", "--yes", env=home.env)
+                time.sleep(random.uniform(0, 0.02))
+            _, err = process.communicate()
+            broken = broken or home.whole(repo) or (err.decode() if process.returncode else "")
+        tally.check("gc beside pulls breaks none", not broken, broken)
+
+
+HOLD = """
+import sys, time
+from huggingface_hub.utils import WeakFileLock
+with WeakFileLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_library_lock(hub):
+    """A lock that huggingface_hub holds is a lock for tern, and the reverse."""
+    repo = hub.repo("org/lock", tiny())
+    if not ORACLE.exists():
+        tally.skip("huggingface_hub's locks", f"{ORACLE} is not there", 2)
+        return
+    with Home(hub) as home:
+        blob = home.repo(repo.id) / "blobs" / ("e" * 64 + ".incomplete")
+        lock = home.cache / ".locks" / home.repo(repo.id).name / ("e" * 64 + ".lock")
+        for path in blob, lock:
+            path.parent.mkdir(parents=True)
+        blob.write_bytes(b"x")
+        holder = subprocess.Popen([str(ORACLE), "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        holder.stdout.readline()
+        tern("gc", "--yes", env=home.env)
+        tally.check("an unfinished download that is held stays", blob.exists())
+        holder.communicate(b"")
+        tern("gc", "--yes", env=home.env)
+        tally.check("and goes when nobody is at it", not blob.exists())
+
+
+def test_ask(hub):
+    """At a terminal there is a question."""
+    repo = hub.repo("org/ask", tiny())
+    for answer, goes in (b"n\n", False), (b"\n", False), (b"\x04", False), (b"y\n", True):
+        with Home(hub) as home:
+            home.pull("org/ask")
+            leader, follower = pty.openpty()
+            process = subprocess.Popen([BINARY, "rm", "org/ask"], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+            os.close(follower)
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(leader, 1000)
+            os.write(leader, answer)
+            process.communicate(timeout=20)
+            os.close(leader)
+            tally.check(f"the answer {answer!r}", home.repo(repo.id).exists() != goes and process.returncode == (0 if goes else 1))
+
+
+TESTS = [test_rm, test_gc, test_busy, test_library_lock, test_ask]
+
+
+def main():
+    for test in TESTS:
+        if not sys.argv[1:] or test.__name__ in sys.argv[1:]:
+            with Hub() as hub:
+                test(hub)
+    import test_pull
+
+    tally.passed += test_pull.tally.passed  # refused() counts there
+    tally.failed += test_pull.tally.failed
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
