@@ -4,9 +4,10 @@
  * Each is opened on both backends, in numerics exact and fast, as it is, with quantised keys and values, and with a
  * bounded cache. A prompt in pieces (every row), steps after it, nine timelines of different lengths stepped together,
  * several steps in one forward some of which are taken back, and a prompt's hidden states have to agree. What the CPU
- * refuses, the GPU has to refuse in the same words; it may refuse records that round to half types (cuda_takes), which are
- * counted apart. --runs: instead, each is run N times on the GPU, on two threads at once, and has to give the first run's
- * logits. --long: prompts and contexts that grow past powers of two, where tables of blocks, scratch and graphs change.
+ * refuses, the GPU has to refuse in the same words; it may refuse records that round to half types (cuda_takes), which
+ * are counted apart. --runs: instead, each is run N times on the GPU, on two threads at once, and has to give the first
+ * run's logits. --long: prompts and contexts that grow past powers of two, where tables of blocks, scratch and graphs
+ * change.
  */
 #include <pthread.h>
 #include <stdio.h>
