@@ -140,10 +140,11 @@ static void print(const cli_args *a, const hub_plan *p, const char *path)
 static tern_status pull(const cli_args *a, const http_settings *s, const char *cache, const hub_repo *repo,
                         hub_plan *told, char **path, tern_error *err)
 {
+  char shown[256];
   bar b = {0};
   hub_watch watch = {.progress = show_progress, .note = show_note, .user = &b};
   hub_patterns patterns = {a->include.items, a->include.n, a->exclude.items, a->exclude.n};
-  say_working("asking", s->endpoint);
+  say_working("asking", http_shown(s->endpoint, shown, sizeof shown));
   tern_status status = hub_plan_make(s, cache, repo, &patterns, &watch, told, err);
   if (status == TERN_OK)
     status = tell_and_ask(a, s, cache, told, &watch, err);
