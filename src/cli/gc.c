@@ -38,8 +38,8 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
     s->locks[s->n_locks++] = lock;
   else
     cache_unlock(lock);
-  if (status == TERN_E_BUSY) {
-    say("%s: passed over: another process is downloading to it", id);
+  if (status == TERN_E_BUSY || status == TERN_E_UNSUPPORTED) {
+    say("%s: passed over: %s", id, err ? err->text : "");
     status = TERN_OK;
   }
   registry_free(&g);
@@ -47,17 +47,19 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   return status;
 }
 
-static tern_status look_through(const char *root, sweep *s, tern_error *err)
+/* `plain`: ROOT/ORG holds models too. */
+static tern_status look_through(const char *root, bool plain, sweep *s, tern_error *err)
 {
   DIR *dir = opendir(root);
   if (!dir)
     return errno == ENOENT ? TERN_OK : err_errno(err, root, "open");
-  tern_status status = TERN_OK;
+  tern_status status = registry_plan_litter(root, &s->plan, err);
   for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     char id[REPO_ID_ROOM];
-    char *path = repo_of_folder(e->d_name, id) ? path_join(root, e->d_name) : NULL;
+    bool is_repo = repo_of_folder(e->d_name, id), is_org = plain && !is_repo && e->d_name[0] != '.';
+    char *path = is_repo || is_org ? path_join(root, e->d_name) : NULL;
     if (path && file_is_directory(path))
-      status = look_at_repo(root, id, s, err);
+      status = is_repo ? look_at_repo(root, id, s, err) : registry_plan_litter(path, &s->plan, err);
     mem_free(path);
   }
   closedir(dir);
@@ -76,7 +78,7 @@ tern_status verb_gc(const cli_args *a, tern_error *err)
     if (failed)
       status = err_nomem(err, "path");
     else if (root)
-      status = look_through(root, &s, err);
+      status = look_through(root, plain, &s, err);
     mem_free(root);
   }
   if (status == TERN_OK)

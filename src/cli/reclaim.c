@@ -55,5 +55,6 @@ tern_status reclaim_open(const cache_repo *r, int *lock, registry *g, tern_error
   TRY(cache_lock_repo(r, true, lock, err));
   if (*lock < 0)
     return err_set(err, TERN_E_BUSY, "%s: another process is downloading to it: try again when it is done", r->dir);
-  return registry_read(r, g, err);
+  TRY(registry_read(r, g, err));
+  return registry_look_elsewhere(r, g, err);
 }

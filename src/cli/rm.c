@@ -17,6 +17,9 @@
 static tern_status plan_repo(const cache_repo *r, const registry *g, const char *id, const char *revision,
                              registry_plan *plan, tern_error *err)
 {
+  if (g->lent && (!revision || g->n_revisions == 1))
+    return err_set(err, TERN_E_UNSUPPORTED,
+                   "%s: another repo of the cache has links to its blobs: remove that one first", id);
   if (!revision)
     return registry_plan_folder(r->dir, plan, err);
   const registry_revision *v = registry_find(g, revision);

@@ -76,7 +76,7 @@ def test_gc(hub):
         folder = home.repo(new.id) / "blobs"
         for name, size in ("f" * 64, 1000), ("e" * 64 + ".incomplete", 500), ("d" * 64 + ".1a2b3c4d.incomplete", 300):
             (folder / name).write_bytes(b"x" * size)
-        litter = home.repo(new.id) / ".snapshot-1-2"
+        litter = home.repo(new.id) / ".snapshot-1-00000002"
         litter.mkdir()
         (litter / "config.json").symlink_to("../../blobs/" + before[0])
         done = tern("gc", "--yes", "--json", env=home.env)
@@ -87,6 +87,16 @@ def test_gc(hub):
         done = tern("gc", "--yes", env=home.env)
         tally.check("and takes it when it is old", done.status == 0 and not litter.exists(), done.err)
         tally.check("both revisions are whole", not home.whole(old) and not home.whole(new))
+        inside, beside = home.repo(new.id) / ".removed-9-0000000a", home.cache / ".removed-9-0000000b"
+        org = home.folder / "own" / "models" / "me" / ".removed-9-0000000c"
+        other = home.cache / ".removed-mine"
+        for path in inside, beside, org, other:
+            path.mkdir(parents=True)
+            (path / "bytes").write_bytes(b"x" * 100)
+        told = json.loads(tern("gc", "--yes", "--json", env=home.env).out)
+        tally.check("what killed removals left goes, wherever", not inside.exists() and not beside.exists() and not org.exists() and len(told["removed"]) == 3, told)
+        tally.check("what has another name stays", other.exists())
+        shutil.rmtree(other)
         os.chmod(home.snapshot(old), 0)
         (folder / ("f" * 64)).write_bytes(b"x")
         done = tern("gc", "--yes", env=home.env)
@@ -102,6 +112,85 @@ def test_gc(hub):
     with Home(hub) as home:
         tally.check("no cache is an empty one", tern("gc", env=home.env).status == 0)
         refused("rm of what is not there", tern("rm", "org/none", env=home.env), "org/none")
+
+
+def test_killed(hub):
+    """rm that is killed: what is visible is whole, and gc takes the rest."""
+    repo = hub.repo("org/kill", tiny())
+    broken = left = ""
+    with Home(hub) as home:
+        for _ in range(20):
+            assert home.pull("org/kill").status == 0
+            for i in range(500):
+                (home.repo(repo.id) / "blobs" / f"{i:064x}").write_bytes(b"x" * 100)
+            process = subprocess.Popen([BINARY, "rm", "org/kill", "--yes"], env={**os.environ, **home.env}, stdout=subprocess.DEVNULL)
+            time.sleep(random.uniform(0, 0.02))
+            process.kill()
+            process.wait()
+            if home.snapshot(repo).exists():
+                broken = broken or home.whole(repo)
+            assert tern("gc", "--yes", env=home.env).status == 0
+            left = left or str([p for p in home.cache.iterdir() if p.name.startswith(".removed")] or "")
+        tally.check("a killed rm breaks nothing", not broken, broken)
+        tally.check("and gc finds what it left", not left, left)
+
+
+def test_places(hub):
+    """A cache in a folder named snapshots: temporary names stay in the cache."""
+    with Home(hub) as home:
+        home.cache = home.folder / "x" / "snapshots"
+        home.env["HF_HUB_CACHE"] = str(home.cache)
+        old, new = two_revisions(hub, home)
+        os.chmod(home.folder / "x", 0o555)
+        done = tern("rm", "org/two@v1", "--yes", env=home.env)
+        tally.check("rm of a revision there", done.status == 0 and not home.whole(new) and sorted(p.name for p in home.snapshot(new).parent.iterdir()) == [new.commit], done.err)
+        done = tern("rm", "org/two", "--yes", env=home.env)
+        tally.check("rm of a repo there", done.status == 0 and not home.repo(new.id).exists() and [p.name for p in (home.folder / "x").iterdir()] == ["snapshots"], done.err)
+        os.chmod(home.folder / "x", 0o755)
+
+
+def test_spelling(hub):
+    """Refs and links of every spelling, and folders that are not the cache's."""
+    with Home(hub) as home:
+        old, new = two_revisions(hub, home)
+        refs = home.repo(new.id) / "refs"
+        for name in "rel,main", "a b":
+            (refs / name).write_text(old.commit)
+        listed = json.loads(tern("ls", "--json", env=home.env).out)[0]
+        tally.check("refs are a list", sorted(r["refs"] for r in listed["revisions"]) == [["a b", "rel,main", "v1"], ["main"]], listed)
+        done = tern("rm", "org/two@rel,main", "--yes", env=home.env)
+        tally.check("a ref with a comma", done.status == 0 and sorted(p.name for p in refs.iterdir()) == ["main"] and not home.whole(new), done.err)
+        blob = home.repo(new.id) / "blobs"
+        for path in home.snapshot(new).iterdir():
+            name = path.resolve().name
+            path.unlink()
+            path.symlink_to(random.choice([f"../../blobs//{name}", f"../../blobs/./{name}", str(blob / name), f"../../../{home.repo(new.id).name}/blobs/{name}", f"../../snapshots/../blobs/{name}"]))
+        before = blobs(home, new)
+        tern("gc", "--yes", env=home.env)
+        tally.check("links of any spelling are uses", blobs(home, new) == before)
+        other = home.cache / "models--org--borrower" / "snapshots" / ("c" * 40)
+        other.mkdir(parents=True)
+        lent = blob / ("9" * 64)
+        lent.write_bytes(b"x")
+        (other / "config.json").symlink_to(f"../../../{home.repo(new.id).name}/blobs/{lent.name}")
+        tern("gc", "--yes", env=home.env)
+        tally.check("so are another repo's", lent.exists())
+        refused("and the lender stays", tern("rm", "org/two", "--yes", env=home.env), "another repo", "org/two")
+        (blob / "precious.txt").write_text("mine")
+        os.mkfifo(blob / ("8" * 64))
+        tern("gc", "--yes", env=home.env)
+        tally.check("what is no blob is not the cache's", (blob / "precious.txt").exists() and (blob / ("8" * 64)).exists())
+    for what in "blobs", "snapshots", "refs", "":
+        with Home(hub) as home:
+            home.pull("org/two")
+            outside, place = home.folder / "outside", home.repo("org/two") / what
+            place.rename(outside)
+            place.symlink_to(outside)
+            (outside / ("7" * 64)).write_bytes(b"x")
+            done = tern("gc", "--yes", env=home.env)
+            tally.check(f"gc does not follow a link: {what}", done.status == 0 and "passed over" in done.err and (outside / ("7" * 64)).exists(), done.err)
+            refused(f"nor does rm: {what}", tern("rm", "org/two", "--yes", env=home.env), "symbolic link")
+            tally.check(f"and all is there: {what}", (outside / ("7" * 64)).exists())
 
 
 def test_busy(hub):
@@ -179,7 +268,7 @@ def test_ask(hub):
             tally.check(f"the answer {answer!r}", home.repo(repo.id).exists() != goes and process.returncode == (0 if goes else 1))
 
 
-TESTS = [test_rm, test_gc, test_busy, test_library_lock, test_ask]
+TESTS = [test_rm, test_gc, test_killed, test_places, test_spelling, test_busy, test_library_lock, test_ask]
 
 
 def main():

@@ -10,6 +10,7 @@
 #ifndef TERN_HUB_NET_HTTP_H
 #define TERN_HUB_NET_HTTP_H
 
+#include "base/buf.h"
 #include "base/status.h"
 
 typedef struct http http;
@@ -29,13 +30,11 @@ typedef struct http_settings {
   void *user;
 } http_settings;
 
-enum { HTTP_HEADER_ROOM = 2048 };
-
-/* What is kept of an answer's head. Texts are cut to their room and never NULL. */
+/* What is kept of an answer's head. Texts but `link` are cut to their room. */
 typedef struct http_reply {
   long status;
   char error_code[64], error_message[256]; /* X-Error-Code, X-Error-Message */
-  char link[HTTP_HEADER_ROOM];             /* Link */
+  buf link;                                /* all Link headers, with commas between; `failed`: no memory */
   char range[96];                          /* Content-Range */
   int64_t length;                          /* Content-Length; -1: not said */
   double retry_after;                      /* seconds; -1: not said */
@@ -52,6 +51,7 @@ typedef struct http_request {
   const char *url;
   uint64_t first, last; /* bytes to ask for, ends included, where `ranged` */
   bool ranged;
+  bool text; /* an answer to be had whole: may come compressed, and in five minutes at most */
   http_sink *sink;
   void *user;
 } http_request;
