@@ -193,8 +193,7 @@ static tern_status add_plain_entries(const char *root, const char *name, int dep
   return status;
 }
 
-/* Folders of TERN_HOME that are roots of their own. */
-static bool is_reserved(const char *name)
+bool models_is_root(const char *name)
 {
   return !strcmp(name, "hub") || !strcmp(name, "models") || !strcmp(name, "imports");
 }
@@ -211,7 +210,7 @@ static tern_status find_in(const char *root, bool plain, model_list *out, tern_e
       continue;
     if (!strncmp(e->d_name, hub_prefix, sizeof hub_prefix - 1))
       status = add_hub_entry(root, e->d_name, out, err);
-    else if (plain && !is_reserved(e->d_name) && is_directory(root, e->d_name))
+    else if (plain && !models_is_root(e->d_name) && is_directory(root, e->d_name))
       status = add_plain_entries(root, e->d_name, 1, e->d_name, out, err);
   }
   closedir(dir);
