@@ -15,11 +15,16 @@
 #include "cli/reclaim.h"
 #include "cli/verbs.h"
 
-/* The locks of the repos in the plan, held until it is done. */
+/* A repo of which something is in the plan; its lock is held until that is done. */
+typedef struct held_repo {
+  cache_repo repo;
+  int lock;
+} held_repo;
+
 typedef struct sweep {
   registry_plan plan;
-  int *locks;
-  size_t n_locks, capacity;
+  held_repo *held;
+  size_t n_held, capacity;
 } sweep;
 
 static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern_error *err)
@@ -28,17 +33,19 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   registry g = {0};
   int lock = CACHE_LOCK_FREE;
   tern_status status = cache_repo_open(root, id, &r, err);
-  if (status == TERN_OK && !mem_grow(&s->locks, &s->capacity, s->n_locks + 1, sizeof *s->locks))
+  if (status == TERN_OK && !mem_grow(&s->held, &s->capacity, s->n_held + 1, sizeof *s->held))
     status = err_nomem(err, "locks");
   if (status == TERN_OK)
     status = reclaim_open(&r, &lock, &g, err);
   size_t before = s->plan.n;
   if (status == TERN_OK)
     status = registry_plan_unused(&r, &g, &s->plan, err);
-  if (status == TERN_OK && s->plan.n > before)
-    s->locks[s->n_locks++] = lock;
-  else
+  if (status == TERN_OK && s->plan.n > before) {
+    s->held[s->n_held++] = (held_repo){r, lock};
+    r = (cache_repo){0};
+  } else {
     cache_unlock(lock);
+  }
   if (status == TERN_E_BUSY || status == TERN_E_UNSUPPORTED) {
     say("%s: passed over: %s", id, err ? err->text : "");
     status = TERN_OK;
@@ -83,6 +90,20 @@ static tern_status look_through(const char *root, bool plain, sweep *s, tern_err
   return status;
 }
 
+static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
+{
+  const sweep *s = user;
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && i < s->n_held; i++) {
+    registry g = {0};
+    status = reclaim_read(&s->held[i].repo, &g, err);
+    if (status == TERN_OK)
+      status = registry_plan_unused(&s->held[i].repo, &g, plan, err);
+    registry_free(&g);
+  }
+  return status;
+}
+
 tern_status verb_gc(const cli_args *a, tern_error *err)
 {
   cli_env env;
@@ -99,10 +120,12 @@ tern_status verb_gc(const cli_args *a, tern_error *err)
     mem_free(root);
   }
   if (status == TERN_OK)
-    status = reclaim(a, &s.plan, err);
-  for (size_t i = 0; i < s.n_locks; i++)
-    cache_unlock(s.locks[i]);
-  mem_free(s.locks);
+    status = reclaim(a, &s.plan, plan_again, &s, err);
+  for (size_t i = 0; i < s.n_held; i++) {
+    cache_unlock(s.held[i].lock);
+    cache_repo_clear(&s.held[i].repo);
+  }
+  mem_free(s.held);
   registry_plan_free(&s.plan);
   env_clear(&env);
   return status;

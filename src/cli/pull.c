@@ -18,6 +18,7 @@
 #include "cli/survey.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
+#include "format/checkpoint.h"
 #include "hub/net/pull.h"
 
 /* The bar's own state: where and when the bytes began. */
@@ -168,8 +169,12 @@ static tern_status find_here(const char *cache, const hub_repo *repo, hub_plan *
   bool there = config && file_is_regular(config);
   cache_repo_clear(&r);
   mem_free(config);
-  if (there)
-    return TERN_OK;
+  if (there) { /* with all of its weights? */
+    ckpt *weights = NULL;
+    tern_status status = ckpt_open(*path, &weights, err);
+    ckpt_close(weights);
+    return status == TERN_OK ? status : err_prefix(err, status, "HF_HUB_OFFLINE forbids to ask the hub");
+  }
   return err_set(err, TERN_E_NOT_FOUND, "%s@%s: is not in the cache, and HF_HUB_OFFLINE forbids to ask the hub",
                  repo->id, repo->revision);
 }

@@ -32,35 +32,60 @@ static tern_status plan_repo(const cache_repo *r, const registry *g, const char 
   return g->n_revisions == 1 ? registry_plan_folder(r->dir, plan, err) : registry_plan_revision(r, g, v, plan, err);
 }
 
+/* What rm is at. */
+typedef struct removal {
+  const cache_repo *repo; /* NULL: a directory, `id` */
+  const char *id, *revision;
+} removal;
+
+static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
+{
+  const removal *m = user;
+  registry g = {0};
+  bool held = false;
+  if (!m->repo)
+    return registry_plan_folder(m->id, plan, err);
+  tern_status status = reclaim_read(m->repo, &g, err);
+  if (status == TERN_OK)
+    status = registry_is_held(m->repo, &g, m->revision ? registry_find(&g, m->revision) : NULL, &held, err);
+  if (status == TERN_OK && held)
+    status = err_set(err, TERN_E_BUSY, "%s: another process is downloading to it: try again when it is done", m->id);
+  if (status == TERN_OK)
+    status = plan_repo(m->repo, &g, m->id, m->revision, plan, err);
+  registry_free(&g);
+  return status;
+}
+
+static tern_status remove_planned(const cli_args *a, removal *m, tern_error *err)
+{
+  registry_plan plan = {0};
+  tern_status status = plan_again(m, &plan, err);
+  if (status == TERN_OK)
+    status = reclaim(a, &plan, plan_again, m, err);
+  registry_plan_free(&plan);
+  return status;
+}
+
 static tern_status remove_repo(const cli_args *a, const char *root, const char *id, const char *revision,
                                tern_error *err)
 {
   cache_repo r;
   registry g = {0};
-  registry_plan plan = {0};
   int lock = CACHE_LOCK_FREE;
   tern_status status = cache_repo_open(root, id, &r, err);
   if (status == TERN_OK)
     status = reclaim_open(&r, &lock, &g, err);
-  if (status == TERN_OK)
-    status = plan_repo(&r, &g, id, revision, &plan, err);
-  if (status == TERN_OK)
-    status = reclaim(a, &plan, err);
-  cache_unlock(lock);
-  registry_plan_free(&plan);
   registry_free(&g);
+  if (status == TERN_OK)
+    status = remove_planned(a, &(removal){&r, id, revision}, err);
+  cache_unlock(lock);
   cache_repo_clear(&r);
   return status;
 }
 
 static tern_status remove_plain(const cli_args *a, const char *path, tern_error *err)
 {
-  registry_plan plan = {0};
-  tern_status status = registry_plan_folder(path, &plan, err);
-  if (status == TERN_OK)
-    status = reclaim(a, &plan, err);
-  registry_plan_free(&plan);
-  return status;
+  return remove_planned(a, &(removal){NULL, path, NULL}, err);
 }
 
 /* Whether `ls` can show it of "ROOT/NAME" or "ROOT/ORG/NAME": what lies deeper, or in a root within this one, is part

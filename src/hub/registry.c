@@ -19,7 +19,7 @@
 
 enum { MOST_ENTRIES = 1000000, MOST_DEPTH = 16, HELD_FILES = 16, LITTER_SECONDS = 3600 };
 
-static const char unfinished_end[] = ".incomplete", removed_kind[] = ".removed-";
+static const char unfinished_end[] = ".incomplete", removed_kind[] = ".removed-", left_over[] = "left over";
 
 /* ---- folders ---- */
 
@@ -501,7 +501,7 @@ tern_status registry_plan_unused(const cache_repo *r, const registry *g, registr
     if (!g->blobs[i].uses)
       TRY(add_blob(r, &g->blobs[i], plan, err));
   for (size_t i = 0; i < g->n_litter; i++)
-    TRY(add_item(plan, below(r, "", g->litter[i]), strlen(r->dir), 0, "left over", err));
+    TRY(add_item(plan, below(r, "", g->litter[i]), strlen(r->dir), 0, left_over, err));
   return TERN_OK;
 }
 
@@ -541,6 +541,39 @@ tern_status registry_plan_revision(const cache_repo *r, const registry *g, const
   return TERN_OK;
 }
 
+tern_status registry_is_held(const cache_repo *r, const registry *g, const registry_revision *which, bool *held,
+                             tern_error *err)
+{
+  size_t n = which ? which->n_blobs : g->n_blobs;
+  *held = false;
+  for (size_t i = 0; i < n && !*held; i++)
+    TRY(is_held(r, g->blobs[which ? which->blobs[i] : i].name, held, err));
+  return TERN_OK;
+}
+
+static bool has_path(const registry_plan *plan, const char *path)
+{
+  for (size_t i = 0; i < plan->n; i++)
+    if (!strcmp(plan->items[i].path, path))
+      return true;
+  return false;
+}
+
+void registry_plan_keep(registry_plan *plan, const registry_plan *now)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < plan->n; i++) {
+    registry_item item = plan->items[i];
+    if (!strcmp(item.why, left_over) || has_path(now, item.path)) {
+      plan->items[n++] = item;
+      continue;
+    }
+    plan->bytes -= item.bytes;
+    mem_free(item.path);
+  }
+  plan->n = n;
+}
+
 /* nftw has no room for a pointer of ours. */
 static _Thread_local uint64_t tree_bytes;
 
@@ -574,7 +607,7 @@ tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_e
     char *path = has_our_form(found.items[i], removed_kind) ? path_join(folder, found.items[i]) : NULL;
     tree_bytes = 0;
     if (path && nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) == 0) /* else another process was quicker */
-      status = add_folder(plan, path, "left over", err);
+      status = add_folder(plan, path, left_over, err);
     mem_free(path);
   }
   free_names(&found);

@@ -73,6 +73,11 @@ tern_status registry_plan_revision(const cache_repo *r, const registry *g, const
 tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_error *err);
 /* What a killed removal left in `folder`: of folders that went whole. */
 tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err);
+/* Whether somebody is writing one of the blobs that `which` uses; NULL: any of the repo's. */
+tern_status registry_is_held(const cache_repo *r, const registry *g, const registry_revision *which, bool *held,
+                             tern_error *err);
+/* Leaves in `plan` what `now`, a plan made later, has too; and what was left over. */
+void registry_plan_keep(registry_plan *plan, const registry_plan *now);
 /* Removes what the plan has. What somebody else removed meanwhile is no error. */
 tern_status registry_remove(const registry_plan *plan, tern_error *err);
 void registry_plan_free(registry_plan *plan);

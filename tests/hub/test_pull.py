@@ -318,6 +318,8 @@ def test_offline(hub):
         tally.check("offline and there", done.status == 0 and done.out.decode().strip() == str(home.snapshot(repo)), done.err)
         tally.check("by its commit too", home.pull(f"org/tiny@{repo.commit}").status == 0)
         tally.check("asks nobody", not hub.asked())
+        (home.snapshot(repo) / "model.safetensors").unlink()
+        refused("offline and half of it there", home.pull("org/tiny"), "HF_HUB_OFFLINE", "safetensors")
 
 
 # ---- faults ----

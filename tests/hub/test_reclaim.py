@@ -274,6 +274,7 @@ def test_library_lock(hub):
         holder.stdout.readline()
         tern("gc", "--yes", env=home.env)
         tally.check("an unfinished download that is held stays", blob.exists())
+        refused("and rm leaves its repo", tern("rm", "org/lock", "--yes", env=home.env), "another process is downloading")
         holder.communicate(b"")
         tern("gc", "--yes", env=home.env)
         tally.check("and goes when nobody is at it", not blob.exists())
@@ -297,7 +298,34 @@ def test_ask(hub):
             tally.check(f"the answer {answer!r}", home.repo(repo.id).exists() != goes and process.returncode == (0 if goes else 1))
 
 
-TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_spelling, test_busy, test_library_lock, test_ask]
+def test_meanwhile(hub):
+    """What comes into use while the question stands stays."""
+    repo = hub.repo("org/ask", tiny())
+    for words, goes in (["gc"], "e" * 64), (["rm", "org/ask@" + repo.commit], ""):
+        with Home(hub) as home:
+            home.pull("org/ask")
+            blob = home.repo(repo.id) / "blobs" / ("e" * 64)
+            blob.write_bytes(b"x")
+            other = home.repo(repo.id) / "snapshots" / ("d" * 40)
+            if words[0] == "rm":
+                other.mkdir()
+            leader, follower = pty.openpty()
+            process = subprocess.Popen([BINARY, *words], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+            os.close(follower)
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(leader, 1000)
+            other.mkdir(exist_ok=True)
+            (other / "config.json").symlink_to("../../blobs/" + (home.snapshot(repo) / "config.json").resolve().name)
+            (other / "more").symlink_to("../../blobs/" + blob.name)
+            os.write(leader, b"y\n")
+            process.communicate(timeout=20)
+            os.close(leader)
+            tally.check(f"{words[0]}: what is used now is there", (other / "config.json").exists() and (other / "more").exists() and process.returncode == 0, said)
+            tally.check(f"{words[0]}: the rest of the plan is done", home.snapshot(repo).exists() == (words[0] == "gc"))
+
+
+TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():
