@@ -234,6 +234,28 @@ def test_hostile_names(folder):
     tally.check("hostile names: of a type", done.status == 1 and not re.search("[\x1b\x07\u202e]", done.out.decode() + done.err), done.err)
 
 
+def test_broken_names(folder):
+    """One folder whose name is not UTF-8 takes no JSON with it: its bytes are U+FFFD there."""
+    home = Home(folder)
+    home.in_hub("me/good")
+    home.in_hub("me/\udcff\udce2\udc82x", ref="v\udcfe")
+    snapshot = home.in_hub("me/\udcff\udce2\udc82x", commit="b" * 40)
+    (snapshot.parent / "\udcfd").mkdir()
+    done = tern("ls", "--json", env=home.env)
+    rows = {m["id"]: m for m in json.loads(done.out or b"[]")}
+    bad = rows.get("me/\ufffd\ufffdx")
+    tally.check("broken names: ls", done.status == 0 and len(rows) == 2 and "me/good" in rows and bad and bad["path"].endswith("models--me--\ufffd\ufffdx/snapshots/" + "b" * 40), done.err)
+    tally.check("broken names: refs", bad and {"commit": "a" * 40, "refs": ["v\ufffd"]}.items() <= bad["revisions"][0].items() and bad["revisions"][2]["commit"] == "\ufffd", bad)
+    done = tern("inspect", snapshot, "--json", env=home.env)
+    tally.check("broken names: inspect", done.status == 0 and json.loads(done.out)["path"].endswith("x/snapshots/" + "b" * 40), done.err)
+    done = tern("bench", snapshot, "--json", "-p", "2", "-n", "2", "-r", "1", env=home.env)
+    tally.check("broken names: bench", done.status == 0 and "\ufffd" in json.loads(done.out)["model"], done.err)
+    (snapshot.parents[1] / "blobs").mkdir()
+    (snapshot.parents[1] / "blobs" / ("c" * 40)).write_bytes(b"x")
+    done = tern("gc", "--json", "--yes", env=home.env)
+    tally.check("broken names: gc", done.status == 0 and "\ufffd" in json.loads(done.out)["removed"][0]["path"], done.err)
+
+
 def main():
     only = sys.argv[1] if len(sys.argv) > 1 else ""
     for name, test in list(globals().items()):
