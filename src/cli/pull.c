@@ -131,8 +131,8 @@ static void print(const cli_args *a, const hub_plan *p, const char *path)
 {
   if (a->json)
     out_json(json_pack("{ss ss ss so sI sI sI}", "repo", p->repo.id, "revision", p->repo.revision, "commit", p->commit,
-                       "path", out_text(path), "files", (json_int_t)p->files.n, "bytes", (json_int_t)p->bytes, "downloaded",
-                       (json_int_t)p->missing));
+                       "path", out_text(path), "files", (json_int_t)p->files.n, "bytes", (json_int_t)p->bytes,
+                       "downloaded", (json_int_t)p->missing));
   else
     out_printf("%s\n", path);
 }
