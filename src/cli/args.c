@@ -55,6 +55,8 @@ static const struct {
     {"-m", "--model", "the model is the first operand, or --model MODEL"},
     {"-n", "--max-tokens", "the number of tokens is --max-tokens N (-m N)"},
     {"--n-predict", "--max-tokens", "the number of tokens is --max-tokens N (-m N)"},
+    {"--num-predict", "--max-tokens", "the number of tokens is --max-tokens N (-m N)"},
+    {"--num_predict", "--max-tokens", "the number of tokens is --max-tokens N (-m N)"},
     {"-c", "--ctx", "the context is --ctx N"},
     {"--ctx-size", "--ctx", "the context is --ctx N"},
     {"-t", "--threads", "the number of threads is --threads N"},

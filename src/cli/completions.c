@@ -1,8 +1,7 @@
 /* completions.c - `tern completions SHELL`: what bash, zsh and fish need to complete verbs, flags and their values.
  *
  * The scripts hold the tables of verbs and flags as they were when the script was printed; names of models are asked of
- * `tern ls --ids` at the time of completing. Those, and names of files, come from elsewhere: no shell may expand them
- * (bash's compgen -W would, and run what is in $(...)). Printed to stdout for packages and for
+ * `tern ls --ids` at the time of completing. Printed to stdout for packages and for
  * `source <(tern completions bash)`.
  */
 #include <string.h>
@@ -89,15 +88,17 @@ static void bash_values(value_kind kind, const char *action)
 static void print_bash(void)
 {
   out_printf("# bash completion of tern, made by `tern completions bash`\n"
+             /* Names are whoever's: they are compared as text, and nothing of them is ever expanded. */
              "_tern_files()\n{\n"
-             "  mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+             "  local name\n"
+             "  while IFS= read -r name; do COMPREPLY+=(\"$name\"); done < <(compgen -f -- \"$word\")\n"
              "  compopt -o filenames 2>/dev/null\n}\n"
              "_tern_models()\n{\n"
              "  local name\n"
-             "  _tern_files\n"
              "  while IFS= read -r name; do\n"
              "    [[ $name == \"$word\"* ]] && COMPREPLY+=(\"$name\")\n"
-             "  done < <(tern ls --ids 2>/dev/null)\n}\n"
+             "  done < <(tern ls --ids 2>/dev/null)\n"
+             "  _tern_files\n}\n"
              "_tern()\n{\n"
              "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
              "  COMPREPLY=()\n"

@@ -252,6 +252,10 @@ static void print_text(const model *m, const char *dir, const fit *need, const e
                err_clean_copy(prepared_path(m->prepared), path, sizeof path));
   else
     out_printf("prepared      no%s\n", m->cx.backend->layout ? "" : " (the backend has no layout of its own)");
+  if (out_is_terminal() && !out_is_verbose()) { /* there are hundreds, and what is above would be gone */
+    out_printf("tensors       %zu: -v lists them\n", total);
+    return;
+  }
   out_printf("\n%-56s %-22s %12s\n", "tensor", "type", "bytes");
   for (size_t i = 0; i < total && out_ok(); i++) {
     const st_tensor *t = ckpt_at(m->ckpt, i);

@@ -65,8 +65,8 @@ static json_t *revisions_json(const registry *g)
 {
   json_t *all = json_array();
   for (size_t i = 0; i < g->n_revisions; i++)
-    out_append(&all, json_pack("{so so sI}", "commit", out_text(g->revisions[i].name), "refs", refs_json(g->revisions[i].refs),
-                               "bytes", (json_int_t)g->revisions[i].bytes));
+    out_append(&all, json_pack("{so so sI}", "commit", out_text(g->revisions[i].name), "refs",
+                               refs_json(g->revisions[i].refs), "bytes", (json_int_t)g->revisions[i].bytes));
   return all;
 }
 
@@ -195,7 +195,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   if (a->json)
     out_json(rows);
   else if (!list.n)
-    say("no models in the Hugging Face cache or under TERN_HOME");
+    say("no models in the Hugging Face cache or under TERN_HOME%s", MODELS_HOW_TO_GET);
   models_free(&list);
   return TERN_OK;
 }

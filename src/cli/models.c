@@ -367,7 +367,8 @@ static tern_status match(const model_list *l, const char *model, const char *par
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model%s%s%s; %s%s", model,
                      is_repo ? "; `" DOWNLOADER " " : "", is_repo ? model : "",
                      is_repo ? "` downloads it, and a directory with the files will do too" : "",
-                     l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none", l->n ? text : "");
+                     l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none" MODELS_HOW_TO_GET,
+                     l->n ? text : "");
   buf_free(&names);
   return status;
 }
@@ -432,9 +433,9 @@ static tern_status resolve_only(const cli_env *env, char **dir, tern_error *err)
   if (list.n == 1) {
     status = resolve_found(&list.items[0], NULL, dir, err);
   } else if (list.n == 0) {
-    status = err_set(err, TERN_E_NOT_FOUND,
-                     "no MODEL named, and neither the Hugging Face cache (%s) nor TERN_HOME (%s) holds one",
-                     env->hub_cache ? env->hub_cache : "none", env->tern_home ? env->tern_home : "none");
+    status = err_set(
+        err, TERN_E_NOT_FOUND, "no MODEL named, and neither the Hugging Face cache (%s) nor TERN_HOME (%s) holds one%s",
+        env->hub_cache ? env->hub_cache : "none", env->tern_home ? env->tern_home : "none", MODELS_HOW_TO_GET);
   } else {
     list_candidates(&list, NULL, &names);
     status =

@@ -4,6 +4,13 @@
 
 #include "cli/env.h"
 
+/* What to do where there is no model. */
+#ifdef TERN_HUB
+#define MODELS_HOW_TO_GET ": `tern pull ORG/NAME` gets one, and a directory or a .gguf file will do as MODEL"
+#else
+#define MODELS_HOW_TO_GET ": a directory or a .gguf file will do as MODEL"
+#endif
+
 /* What a verb needs of a model's directory. */
 typedef enum models_need {
   NEED_WEIGHTS, /* config.json */

@@ -136,6 +136,11 @@ tern_status out_finish(tern_error *err)
   return err_set(err, TERN_E_IO, "stdout: write: %s", strerror(state.error));
 }
 
+bool out_is_verbose(void)
+{
+  return state.verbose;
+}
+
 bool out_is_terminal(void)
 {
   return isatty(STDOUT_FILENO);

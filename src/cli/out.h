@@ -14,6 +14,7 @@
  * the terminal, if there is one, can do nothing but print: there are no bars. */
 void out_start(bool no_color, bool plain);
 void out_set_verbose(bool verbose);
+bool out_is_verbose(void);
 
 void out_write(const char *text, size_t length);
 void out_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));

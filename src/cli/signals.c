@@ -5,12 +5,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
+#include <termios.h>
 #include <unistd.h>
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 static volatile sig_atomic_t resized;
+static volatile sig_atomic_t changed; /* the terminal's modes, which were `modes` */
+static struct termios modes;
 static volatile sig_atomic_t caught, watched; /* watched: how many watch, one within the other */
 static void (*volatile watcher)(void *object);
 static void *volatile watched_object;
@@ -20,6 +23,8 @@ static void handle(int number)
   if (!watched)
     _exit(128 + number);
   if (caught) {
+    if (changed)
+      tcsetattr(STDIN_FILENO, TCSANOW, &modes);
     signal(number, SIG_DFL);
     raise(number);
     return;
@@ -50,9 +55,23 @@ static void handle_resize(int number)
 
 void sig_note_resize(bool on)
 {
-  struct sigaction action = {.sa_handler = on ? handle_resize : SIG_DFL};
+  /* A write that is held goes on; waiting in ppoll ends in any case. */
+  struct sigaction action = {.sa_handler = on ? handle_resize : SIG_DFL, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGWINCH, &action, NULL);
+}
+
+void sig_hush(bool on)
+{
+  if (on && !changed && tcgetattr(STDIN_FILENO, &modes) == 0) {
+    struct termios quiet = modes;
+    quiet.c_lflag &= ~(tcflag_t)ECHO;
+    changed = 1;
+    tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+  } else if (!on && changed) {
+    tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+    changed = 0;
+  }
 }
 
 bool sig_resized(void)

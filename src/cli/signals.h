@@ -25,6 +25,9 @@ void sig_release(void);
 /* Waits until fd can be read (or has an end or an error to tell), or a new size of the window is there to be seen;
  * false: a signal has been caught, before or meanwhile. For use inside sig_hold. */
 bool sig_await(int fd);
+/* From now on the terminal on stdin shows nothing of what is typed, or what it showed before: for the time of an
+ * answer. What is typed waits. A signal that kills gives the terminal back as it was. */
+void sig_hush(bool on);
 /* From now on changes of the window's size are noted, or no longer; whether there was one since the last call. */
 void sig_note_resize(bool on);
 bool sig_resized(void);

@@ -120,6 +120,15 @@ def check_completions(prefix, verbs):
         tally.check(f"bash: flags of {verb}", offered("tern", verb, "-") == flags_of(verb), str(offered("tern", verb, "-")))
     tally.check("bash: choices", offered("tern", "run", "--numerics", "") == {"exact", "native", "fast"})
     tally.check("bash: files", "CMakeLists.txt" in offered("tern", "run", "--file", str(ROOT) + "/CMakeL").pop())
+    with tempfile.TemporaryDirectory() as home:
+        hostile = "$(touch pwned);`touch pwned`*'\""
+        model = Path(home) / "models" / "org" / hostile
+        shutil.copytree(LLAMA, model)
+        path["TERN_HOME"] = home
+        said = sh("bash", "-c", BASH, "bash", bash, "tern", "run", "org/$", env=path, cwd=home)[1]
+        tally.check("bash: a model's name is text", said == f"org/{hostile}\n", said)
+        tally.check("bash: and runs nothing", not list(Path(home).rglob("pwned")))
+        path["TERN_HOME"] = "/nowhere"
     tally.check("bash: shells", offered("tern", "completions", "") == {"bash", "zsh", "fish"})
     tally.check("bash: nothing for numbers", offered("tern", "run", "--seed", "") == set())
     for shell, file in (("zsh", share / "zsh" / "site-functions" / "_tern"), ("fish", share / "fish" / "vendor_completions.d" / "tern.fish")):

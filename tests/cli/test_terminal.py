@@ -185,19 +185,32 @@ def test_history(folder):
 
 def test_signals(folder):
     chat = Chat(folder / "signals")
-    chat.keys("half a line\3")
-    tally.check("Ctrl-C drops the line", "Ctrl-C again" in chat.await_prompt())
+    chat.keys("half a line")
+    chat.read("a line$")  # what is not read yet is dropped by the kernel
+    chat.keys("\3")
+    tally.check("Ctrl-C drops the line", "Ctrl-C again" not in chat.await_prompt())
+    chat.keys("\3")
+    tally.check("on an empty one it tells how to leave", "Ctrl-C again" in chat.await_prompt())
+    chat.keys("more")
+    chat.read("more$")
+    chat.keys("\3")
+    chat.await_prompt()
     chat.say("whole")
     tally.check("and nothing of it is left", chat.saved(folder) == ["whole"], chat.saved(folder))
     chat.keys("\3")
     chat.await_prompt()
     chat.keys("\3")
     tally.check("twice ends with 130", chat.status() == 130)
+    tally.check("on a line of its own", chat.saw.endswith("\r\n"), chat.saw[-60:])
     chat = Chat(folder / "signals", "--max-tokens", "-1", "--ignore-eos", "--ctx", "100000")
     chat.keys("tell me everything\r")
     time.sleep(0.5)
+    chat.keys("typed ahead")
+    time.sleep(0.2)
     chat.keys("\3")
-    chat.await_prompt()
+    got = chat.await_prompt()
+    tally.check("what is typed meanwhile is not mixed in", got.rfind("typed ahead") < 0 or got.rfind("typed ahead") > got.rfind(">>> "), got[-200:])
+    chat.keys("\25")
     chat.keys("/stats\r")
     tally.check("Ctrl-C stops an answer", "stopped after" in chat.await_prompt())
     os.kill(chat.pid, signal.SIGTERM)
@@ -217,6 +230,22 @@ def test_resize(folder):
     chat.leave()
 
 
+def test_held(folder):
+    """Output that is held while the window changes: the answer goes on after it."""
+    chat = Chat(folder / "held", "--max-tokens", "-1", "--ignore-eos", "--ctx", "600")
+    chat.keys("tell me everything\r")
+    time.sleep(0.3)
+    chat.keys("\23")  # Ctrl-S
+    time.sleep(0.5)
+    chat.resize(40)
+    os.kill(chat.pid, signal.SIGWINCH)
+    time.sleep(0.2)
+    chat.keys("\21")
+    tally.check("an answer outlives it", "error" not in chat.await_prompt(), chat.saw[-200:])
+    tally.check("and so does the conversation", chat.saved(folder) == ["tell me everything"])
+    chat.leave()
+
+
 def test_plain(folder):
     chat = Chat(folder / "dumb", env={"TERM": "dumb"})
     chat.keys("plain\n")
@@ -226,6 +255,33 @@ def test_plain(folder):
     done = tern("chat", MODEL, "--max-tokens", "1", stdin="Hé\nsecond\n".encode(), env={"TERN_HOME": str(folder / "pipe")})
     tally.check("a pipe: answers alone on stdout", done.status == 0 and ">>>" not in done.out.decode() + done.err, done.err)
     tally.check("a pipe: nothing is kept", not (folder / "pipe" / "history").exists())
+
+
+def on_terminal(*args):
+    """What a verb says on a terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(BINARY, [BINARY, *map(str, args)])
+    said = b""
+    while True:
+        try:
+            data = os.read(fd, 65536)
+        except OSError:
+            break
+        said += data
+        if not data:
+            break
+    os.waitpid(pid, 0)
+    os.close(fd)
+    return said.decode()
+
+
+def test_inspect():
+    short, whole = on_terminal("inspect", MODEL), on_terminal("inspect", MODEL, "-v")
+    tensor = "model.layers.0.self_attn.q_proj.weight"
+    tally.check("inspect at a terminal counts tensors", tensor not in short and "-v lists them" in short, short[-300:])
+    tally.check("inspect -v lists them", tensor in whole)
+    tally.check("inspect in a pipe lists them", tensor in tern("inspect", MODEL).out.decode())
 
 
 def test_progress():
@@ -264,11 +320,12 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if edits(folder):
-            for test in (test_editing, test_paste, test_history, test_signals, test_resize):
+            for test in (test_editing, test_paste, test_history, test_signals, test_resize, test_held):
                 test(folder)
         else:
             tally.skip("line editing", "tern was built without libedit")
         test_plain(folder)
+        test_inspect()
         test_progress()
     return tally.close()
 
