@@ -20,6 +20,7 @@ typedef enum models_need {
 typedef struct model_entry {
   char *id;   /* "org/name", as MODEL can name it */
   char *path; /* the directory with config.json */
+  bool other; /* its repo has no model at main, and `path` is one of the other revisions: the id alone means none */
 } model_entry;
 
 typedef struct model_list {

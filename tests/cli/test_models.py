@@ -82,6 +82,29 @@ def test_hub(folder):
     tally.check("ls knows what they are", all(m["type"] == "llama" and m["fits"] and m["size"] > 0 and "error" not in m for m in listed), listed)
 
 
+def test_without_main(folder):
+    """A repo of which main is not there, but other revisions are: those are found by their names, and nothing is guessed."""
+    home = Home(folder)
+    feat, v2 = home.in_hub("rev/m", "b" * 40, ref="feat"), home.in_hub("rev/m", "c" * 40, ref="v2")
+    dangling = home.in_hub("rev/dangling", "d" * 40, ref="v1")
+    (dangling.parents[1] / "refs" / "main").write_text("e" * 40)
+    partial = home.in_hub("rev/partial", "d" * 40, ref="v1")
+    (partial.parent / ("e" * 40)).mkdir()
+    (partial.parents[1] / "refs" / "main").write_text("e" * 40)
+    for name, place in ("rev/m@feat", feat), ("rev/m@v2", v2), ("rev/m@" + "b" * 40, feat), ("rev/dangling@v1", dangling), ("rev/partial@v1", partial):
+        same(f"without main: {name[:14]}", home.path_of(name), place)
+    for name in "rev/m", "rev/dangling", "rev/partial", feat.parents[1]:
+        said = home.path_of(name)
+        tally.check(f"without main: {str(name)[-12:]} names none", said.startswith("exit 1") and ("@REV" in said or "config.json" in said), said)
+    listed = json.loads(tern("ls", "--json", env=home.env).out)
+    same("without main: ls", [(m["id"], m.get("revision")) for m in listed], [("rev/dangling", "v1"), ("rev/m", "feat"), ("rev/partial", "v1")])
+    same("without main: ls of both", len(listed[1]["revisions"]), 2)
+    shutil.rmtree(dangling.parents[1])
+    shutil.rmtree(partial.parents[1])
+    done = tern("logits", "--ids", "1", env=home.env)
+    tally.check("without main: the one model there is has to be named too", done.status == 1 and "rev/m" in done.error_line and "@REV" in done.error_line, done.err)
+
+
 def test_ls_of_a_bad_model(folder):
     home = Home(folder)
     place = home.in_hub("org/odd")
