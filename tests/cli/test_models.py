@@ -101,7 +101,7 @@ def test_without_main(folder):
     same("without main: ls of both", len(listed[1]["revisions"]), 2)
     shutil.rmtree(dangling.parents[1])
     shutil.rmtree(partial.parents[1])
-    done = tern("logits", "--ids", "1", env=home.env)
+    done = tern("run", "hello there", env=home.env)
     tally.check("without main: the one model there is has to be named too", done.status == 1 and "rev/m" in done.error_line and "@REV" in done.error_line, done.err)
 
 
