@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -54,6 +55,20 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   return status;
 }
 
+/* ROOT/ORG, which holds models too. A root within this one is looked through by itself; links are not followed. */
+static tern_status look_at_org(const char *root, const char *name, sweep *s, tern_error *err)
+{
+  struct stat st;
+  if (name[0] == '.' || models_is_root(name))
+    return TERN_OK;
+  char *path = path_join(root, name);
+  tern_status status = path ? TERN_OK : err_nomem(err, "path");
+  if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    status = registry_plan_litter(path, &s->plan, err);
+  mem_free(path);
+  return status;
+}
+
 /* `plain`: ROOT/ORG holds models too. */
 static tern_status look_through(const char *root, bool plain, sweep *s, tern_error *err)
 {
@@ -63,10 +78,12 @@ static tern_status look_through(const char *root, bool plain, sweep *s, tern_err
   tern_status status = registry_plan_litter(root, &s->plan, err);
   for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     char id[REPO_ID_ROOM];
-    bool is_repo = repo_of_folder(e->d_name, id), is_org = plain && !is_repo && e->d_name[0] != '.';
-    char *path = is_repo || is_org ? path_join(root, e->d_name) : NULL;
+    bool is_repo = repo_of_folder(e->d_name, id);
+    char *path = is_repo ? path_join(root, e->d_name) : NULL;
     if (path && file_is_directory(path))
-      status = is_repo ? look_at_repo(root, id, s, err) : registry_plan_litter(path, &s->plan, err);
+      status = look_at_repo(root, id, s, err);
+    else if (plain && !is_repo)
+      status = look_at_org(root, e->d_name, s, err);
     mem_free(path);
   }
   closedir(dir);

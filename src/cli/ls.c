@@ -55,7 +55,7 @@ static json_t *refs_json(const char *refs)
   json_t *all = json_array();
   for (const char *at = refs; *at; at += *at == '\n') {
     size_t n = strcspn(at, "\n");
-    out_append(&all, json_stringn(at, n));
+    out_append(&all, out_textn(at, n));
     at += n;
   }
   return all;
@@ -65,8 +65,8 @@ static json_t *revisions_json(const registry *g)
 {
   json_t *all = json_array();
   for (size_t i = 0; i < g->n_revisions; i++)
-    out_append(&all, json_pack("{ss so sI}", "commit", g->revisions[i].name, "refs", refs_json(g->revisions[i].refs),
-                               "bytes", (json_int_t)g->revisions[i].bytes));
+    out_append(&all, json_pack("{so so sI}", "commit", out_text(g->revisions[i].name), "refs",
+                               refs_json(g->revisions[i].refs), "bytes", (json_int_t)g->revisions[i].bytes));
   return all;
 }
 
@@ -74,8 +74,8 @@ static json_t *row(const model_entry *e, const survey *s, const place *at)
 {
   json_t *row = survey_json(e->id, e->path, s);
   if (row && *at->commit &&
-      (json_object_set_new(row, "revision", json_string(at->name)) ||
-       json_object_set_new(row, "commit", json_string(at->commit)) ||
+      (json_object_set_new(row, "revision", out_text(at->name)) ||
+       json_object_set_new(row, "commit", out_text(at->commit)) ||
        json_object_set_new(row, "revisions", revisions_json(&at->revisions)))) {
     json_decref(row);
     return NULL;

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/utf8.h"
+
 static struct {
   bool failed, reader_gone, no_color, verbose, bar, plain;
   int error; /* errno of the first failure */
@@ -72,6 +75,31 @@ void out_json(json_t *document)
   }
   json_decref(document);
   out_write("\n", 1);
+}
+
+json_t *out_textn(const char *text, size_t n)
+{
+  buf whole = {0};
+  for (size_t at = 0; at < n;) {
+    uint32_t c;
+    bool incomplete;
+    size_t size = utf8_decode(text + at, n - at, &c);
+    if (size) {
+      buf_add(&whole, text + at, size);
+    } else {
+      buf_adds(&whole, "\xef\xbf\xbd");
+      size = utf8_broken(text + at, n - at, &incomplete);
+    }
+    at += size;
+  }
+  json_t *string = whole.failed ? NULL : json_stringn(whole.data ? whole.data : "", whole.length);
+  buf_free(&whole);
+  return string;
+}
+
+json_t *out_text(const char *text)
+{
+  return out_textn(text, strlen(text));
 }
 
 void out_append(json_t **array, json_t *item)

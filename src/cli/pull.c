@@ -130,9 +130,9 @@ static tern_status tell_and_ask(const cli_args *a, const http_settings *s, const
 static void print(const cli_args *a, const hub_plan *p, const char *path)
 {
   if (a->json)
-    out_json(json_pack("{ss ss ss ss sI sI sI}", "repo", p->repo.id, "revision", p->repo.revision, "commit", p->commit,
-                       "path", path, "files", (json_int_t)p->files.n, "bytes", (json_int_t)p->bytes, "downloaded",
-                       (json_int_t)p->missing));
+    out_json(json_pack("{ss ss ss so sI sI sI}", "repo", p->repo.id, "revision", p->repo.revision, "commit", p->commit,
+                       "path", out_text(path), "files", (json_int_t)p->files.n, "bytes", (json_int_t)p->bytes,
+                       "downloaded", (json_int_t)p->missing));
   else
     out_printf("%s\n", path);
 }
@@ -141,10 +141,11 @@ static void print(const cli_args *a, const hub_plan *p, const char *path)
 static tern_status pull(const cli_args *a, const http_settings *s, const char *cache, const hub_repo *repo,
                         hub_plan *told, char **path, tern_error *err)
 {
+  char shown[256];
   bar b = {0};
   hub_watch watch = {.progress = show_progress, .note = show_note, .user = &b};
   hub_patterns patterns = {a->include.items, a->include.n, a->exclude.items, a->exclude.n};
-  say_working("asking", s->endpoint);
+  say_working("asking", http_shown(s->endpoint, shown, sizeof shown));
   tern_status status = hub_plan_make(s, cache, repo, &patterns, &watch, told, err);
   if (status == TERN_OK)
     status = tell_and_ask(a, s, cache, told, &watch, err);

@@ -11,8 +11,8 @@ static json_t *plan_json(const registry_plan *plan)
 {
   json_t *items = json_array();
   for (size_t i = 0; i < plan->n; i++)
-    out_append(&items, json_pack("{ss sI ss}", "path", plan->items[i].path, "bytes", (json_int_t)plan->items[i].bytes,
-                                 "why", plan->items[i].why));
+    out_append(&items, json_pack("{so sI ss}", "path", out_text(plan->items[i].path), "bytes",
+                                 (json_int_t)plan->items[i].bytes, "why", plan->items[i].why));
   return json_pack("{sI so}", "bytes", (json_int_t)plan->bytes, "removed", items);
 }
 

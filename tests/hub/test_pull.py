@@ -290,6 +290,15 @@ def test_refusals(hub):
         refused("no name", tern("pull", env=home.env), "ORG/NAME", status=2)
         home.env["HF_ENDPOINT"] = "ftp://127.0.0.1/"
         refused("an endpoint of another scheme", home.pull("org/tiny"), "HF_ENDPOINT", status=2)
+        for endpoint in "ftp://user:hunter2@127.0.0.1", "user:hunter2@127.0.0.1":
+            home.env["HF_ENDPOINT"] = endpoint
+            done = home.pull("org/tiny")
+            tally.check(f"no password in the line about {endpoint[:3]}", done.status == 2 and "127.0.0.1" in done.error_line and "hunter2" not in done.err, done.err)
+        home.env["HF_ENDPOINT"] = hub.url.replace("://", "://user:hunter2@")
+        for name in "org/none", "org/closed", "org/tiny":
+            hub.api_faults = [Fault(status=418)] * (name == "org/tiny")
+            done = home.pull(name)
+            tally.check(f"no password in the line about {name}", done.status == 1 and hub.url in done.error_line and "hunter2" not in done.err, done.err)
         home.env["HF_ENDPOINT"] = "http://127.0.0.1:9"
         done = tern("pull", "org/tiny", env=home.env, timeout=120)
         refused("nobody at the endpoint", done, "127.0.0.1:9", "tried 6 times")

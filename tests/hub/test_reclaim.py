@@ -149,6 +149,35 @@ def test_places(hub):
         os.chmod(home.folder / "x", 0o755)
 
 
+def test_plain(hub):
+    """Directories under TERN_HOME: what ls shows goes, and nothing that lies elsewhere or is part of something else."""
+    repo = hub.repo("org/deep", tiny())
+    with Home(hub) as home:
+        own, outside = home.folder / "own", home.folder / "outside"
+        home.cache = own / "hub"
+        home.env["HF_HUB_CACHE"] = str(home.cache)
+        home.pull("org/deep")
+        for place in outside / "b", own / "models" / "me" / "mine", own / "single":
+            shutil.copytree(home.snapshot(repo), place)
+        (own / "a").symlink_to(outside)
+        (own / "linked").symlink_to(outside / "b")
+        refused("rm through a link", tern("rm", "a/b", "--yes", env=home.env), "a/b", "symbolic link")
+        for name in f"hub/models--org--deep/snapshots/{repo.commit}", "models/me/mine", f"models--org--deep/snapshots/{repo.commit}", "me/./mine", "single/":
+            done = tern("rm", name, "--yes", env=home.env)
+            tally.check(f"rm {name[:20]} is no id", done.status in (1, 2) and done.error_line.startswith("tern: error"), done.err)
+        tally.check("nothing went", not home.whole(repo) and (outside / "b" / "config.json").exists() and (own / "models" / "me" / "mine").exists())
+        for name in "linked", "me/mine", "single":
+            done = tern("rm", name, "--yes", env=home.env)
+            tally.check(f"rm {name}", done.status == 0, done.err)
+        tally.check("of a link the link goes", not (own / "linked").is_symlink() and (outside / "b" / "config.json").exists())
+        left = [own / "models" / ".removed-1-0000000a", own / "me" / ".removed-1-0000000b", own / ".removed-1-0000000c", outside / ".removed-1-0000000d"]
+        for path in left:
+            path.mkdir(parents=True)
+            (path / "bytes").write_bytes(b"x" * 100)
+        told = json.loads(tern("gc", "--yes", "--json", env=home.env).out)
+        tally.check("gc takes each place once, and none through a link", told["bytes"] == 300 and len(told["removed"]) == 3 and [p.exists() for p in left] == [False, False, False, True], told)
+
+
 def test_spelling(hub):
     """Refs and links of every spelling, and folders that are not the cache's."""
     with Home(hub) as home:
@@ -296,7 +325,7 @@ def test_meanwhile(hub):
             tally.check(f"{words[0]}: the rest of the plan is done", home.snapshot(repo).exists() == (words[0] == "gc"))
 
 
-TESTS = [test_rm, test_gc, test_killed, test_places, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
+TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():

@@ -90,7 +90,9 @@ static void fill(buf *out, const char *words, const char *const values[4])
 tern_status ask_refusal(const http_settings *s, const hub_repo *repo, const char *path, const http_reply *reply,
                         tern_error *err)
 {
-  const char *const values[4] = {repo->id, repo->revision, path ? path : "", s->endpoint};
+  char shown[256];
+  const char *endpoint = http_shown(s->endpoint, shown, sizeof shown);
+  const char *const values[4] = {repo->id, repo->revision, path ? path : "", endpoint};
   bool elsewhere = reply->url && !http_same_origin(reply->url, s->endpoint); /* where the hub sent us for the bytes */
   for (size_t i = 0; !elsewhere && i < sizeof refusals / sizeof *refusals; i++) {
     const refusal *r = &refusals[i];
@@ -104,7 +106,7 @@ tern_status ask_refusal(const http_settings *s, const hub_repo *repo, const char
     return status;
   }
   return err_set(err, TERN_E_IO, "%s%s%s: %s answered with status %ld%s%s", repo->id, path ? "/" : "", path ? path : "",
-                 elsewhere ? "the host of its files" : s->endpoint, reply->status, *reply->error_message ? ": " : "",
+                 elsewhere ? "the host of its files" : endpoint, reply->status, *reply->error_message ? ": " : "",
                  reply->error_message);
 }
 

@@ -66,6 +66,18 @@ static bool has_scheme(const char *url, const char *scheme)
   return same;
 }
 
+const char *http_shown(const char *url, char *out, size_t room)
+{
+  const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
+  int before = (int)(host - url);
+  const char *end = host + strcspn(host, "/?#");
+  for (const char *at = host; at < end; at++)
+    if (*at == '@')
+      host = at + 1;
+  snprintf(out, room, "%.*s%s", before, url, host);
+  return out;
+}
+
 char *http_escape(const char *text, bool keep_slashes)
 {
   buf out = {0};
@@ -83,8 +95,10 @@ char *http_escape(const char *text, bool keep_slashes)
 
 static tern_status check_settings(const http_settings *s, tern_error *err)
 {
+  char shown[256];
   if (!has_scheme(s->endpoint, "https") && !has_scheme(s->endpoint, "http"))
-    return err_set(err, TERN_E_USAGE, "HF_ENDPOINT: \"%.200s\" is not an http or https address", s->endpoint);
+    return err_set(err, TERN_E_USAGE, "HF_ENDPOINT: \"%.200s\" is not an http or https address",
+                   http_shown(s->endpoint, shown, sizeof shown));
   for (const char *at = s->token; at && *at; at++)
     if ((unsigned char)*at <= ' ' || (unsigned char)*at >= 0x7f)
       return err_set(err, TERN_E_USAGE, "HF_TOKEN, or the token file: a character in it that no token has");

@@ -66,6 +66,8 @@ void http_reply_clear(http_reply *reply);
 /* `text` as one segment of a path: everything but letters, digits, '-', '.', '_' and '~' escaped; slashes stay where
  * keep_slashes. mem_free; NULL: no memory. */
 char *http_escape(const char *text, bool keep_slashes);
+/* An address for messages: without the user and the password that may stand before its host. Returns `out`. */
+const char *http_shown(const char *url, char *out, size_t room);
 /* Whether both are of one scheme, host and port. */
 bool http_same_origin(const char *a, const char *b);
 bool http_is_cancelled(const http_settings *s);
