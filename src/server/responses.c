@@ -97,15 +97,17 @@ static void free_response(void *data)
   mem_free(r);
 }
 
-/* Nobody else can guess it: who has it may read the response. */
-static void draw_id(const server *s, uint64_t number, char out[RESP_ID])
+/* Nobody else can guess it: who has it may read the response. False: it can be guessed, and nothing may be stored. */
+static bool draw_id(const server *s, uint64_t number, char out[RESP_ID])
 {
   uint64_t drawn[2];
-  if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn) {
+  bool random = getrandom(drawn, sizeof drawn, 0) == sizeof drawn;
+  if (!random) {
     drawn[0] = (uint64_t)s->started;
     drawn[1] = number;
   }
   snprintf(out, RESP_ID, "resp_%016llx%016llx", (unsigned long long)drawn[0], (unsigned long long)drawn[1]);
+  return random;
 }
 
 /* What came before: the items of the response that is to be continued. NULL: the fault. */
@@ -195,11 +197,15 @@ static response *open_response(server *s, uint64_t number, json_t *body, oai_fau
     err_nomem(&fault->err, "request");
     return NULL;
   }
-  draw_id(s, number, r->id);
+  bool secret = draw_id(s, number, r->id);
   r->body = body;
   r->output = json_array();
   bool ok = fields_check(&resp_fields, body, fault);
   r->store = !json_is_false(json_object_get(body, "store"));
+  if (ok && r->store && !secret) {
+    fault->status = 503;
+    ok = oai_wrong(fault, "store", "the system has no random numbers for an id that nobody can guess: send false");
+  }
   r->input = ok ? resp_items(json_object_get(body, "input"), r->id, fault) : NULL;
   r->items = r->input ? earlier_items(s, json_object_get(body, "previous_response_id"), fault) : NULL;
   if (r->items && json_array_size(r->input) && json_array_extend(r->items, r->input) == 0)
