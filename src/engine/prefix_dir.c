@@ -264,7 +264,7 @@ static tern_status write_one(int folder, const char *name, const model *m, const
   return status;
 }
 
-/* Removes the oldest until `more` bytes fit. False: they never do. */
+/* Removes the oldest until `more` bytes fit. False: they never do, and nothing goes for them. */
 static bool make_room(const prefix_dir *d, int folder, size_t more)
 {
   listing l = list(d);
@@ -299,6 +299,7 @@ static void save_all(const prefix_dir *d, int folder, model *m, const char *key,
       break;
     }
   }
+  make_room(d, folder, 0); /* what was there may be more than now is wanted */
   fsync(folder);
 }
 
