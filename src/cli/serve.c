@@ -91,7 +91,7 @@ static void tell_prefix_dir(void *user, const char *line)
 
 /* Until a signal came or the worker died. */
 static tern_status serve(const cli_args *a, const answerer *r, const serve_secrets *secrets, server_socket *at,
-                         const char *const *names, size_t n_names, tern_error *err)
+                         const char *const *names, size_t n_names, size_t n_unlisted, tern_error *err)
 {
   server *s;
   size_t lost_lines = 0;
@@ -101,6 +101,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const serve_secre
       .host = host_of(a),
       .names = names,
       .n_names = n_names,
+      .n_unlisted = n_unlisted,
       .keys = (const char *const *)secrets->keys,
       .n_keys = secrets->n_keys,
       .origins = a->origins.items,
@@ -142,13 +143,14 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const serve
   const char **names = mem_array(2 + a->aliases.n, sizeof *names);
   tern_status status = name && names ? TERN_OK : err_nomem(err, "names");
   if (status == TERN_OK) {
+    bool unlisted = typed && strcmp(typed, name) != 0; /* it is the same model */
     names[n++] = name;
-    if (typed && strcmp(typed, name) != 0)
-      names[n++] = typed;
     for (size_t i = 0; i < a->aliases.n; i++)
       names[n++] = a->aliases.items[i];
+    if (unlisted)
+      names[n++] = typed;
     sig_hold();
-    status = serve(a, r, secrets, at, names, n, err);
+    status = serve(a, r, secrets, at, names, n, unlisted, err);
     sig_release();
   }
   mem_free(names);

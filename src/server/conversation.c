@@ -82,16 +82,15 @@ void oai_answer_fault(srv_response *a, const oai_fault *f)
     srv_fault(a, f->param, &f->err);
 }
 
-/* What is wrong with messages that were made of another field is wrong with that. */
-static void rename_fault(oai_fault *f, const char *asked)
+/* What is wrong with a shared field that was made of another one is wrong with that. */
+static void rename_fault(oai_fault *f, const char *made, const char *asked)
 {
-  static const char made[] = "messages";
   if (!asked || !f->param || strcmp(f->param, made) != 0)
     return;
   tern_error err = f->err;
   f->param = asked;
-  if (!strncmp(err.text, made, sizeof made - 1))
-    err_set(&f->err, err.status, "%s%s", asked, err.text + sizeof made - 1);
+  if (!strncmp(err.text, made, strlen(made)))
+    err_set(&f->err, err.status, "%s%s", asked, err.text + strlen(made));
 }
 
 /* NULL: the response has the error. */
@@ -128,7 +127,8 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   }
   if (ok)
     return v;
-  rename_fault(&fault, own.asked);
+  rename_fault(&fault, "messages", own.asked);
+  rename_fault(&fault, "max_tokens", own.asked_tokens);
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;

@@ -37,6 +37,7 @@ typedef struct conversation_own {
   void (*free)(void *data); /* NULL: there is nothing to free */
   bool fills;               /* the answer may go on until the context is full */
   const char *asked;        /* what the dialect calls the shared field `messages`; NULL: so */
+  const char *asked_tokens; /* the same of `max_tokens` */
 } conversation_own;
 
 struct conversation {

@@ -282,7 +282,7 @@ static char *text_of_json(json_t *document)
 static void keep(const conversation *v, json_t *whole)
 {
   response *r = v->own.data;
-  if (!r->store)
+  if (!r->store || r->text.failed)
     return;
   json_array_extend(r->items, r->output);
   resp_store_add(v->server->responses_kept, r->id, text_of_json(json_incref(whole)),
@@ -419,6 +419,8 @@ static void add_text(const conversation *v, const answer_part *p, buf *out)
   if (!r->open)
     open_text(r, p->kind, out);
   buf_add(&r->text, p->text.data, p->text.length);
+  if (out) /* what would be told of it at its end is not whole */
+    out->failed |= r->text.failed;
   tell(r, kinds[r->kind].delta, with_logprobs(r, place_in(r, "delta", json_stringn(p->text.data, p->text.length))),
        out);
 }
@@ -476,6 +478,7 @@ static void whole(conversation *v, buf *out)
 {
   add_parts(v, NULL);
   srv_add_json(out, close_answer(v, NULL));
+  out->failed |= ((const response *)v->own.data)->text.failed;
 }
 
 static void begin(conversation *v, buf *out)
@@ -515,7 +518,10 @@ void resp_create(server *s, const srv_request *q, srv_response *a)
   response *r = open_response(s, q->number, body, &fault);
   json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
-    conversation_answer(s, q, root, (conversation_own){.data = r, .free = free_response, .asked = "input"}, &is, a);
+    conversation_answer(
+        s, q, root,
+        (conversation_own){.data = r, .free = free_response, .asked = "input", .asked_tokens = "max_output_tokens"},
+        &is, a);
     return;
   }
   oai_answer_fault(a, &fault);

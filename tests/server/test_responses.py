@@ -176,7 +176,7 @@ WRONG = {
     "input": [None, 3, {}, [], [1], [{"role": "user"}], [{"role": "robot", "content": "a"}], [{"role": "user", "content": "a", "voice": "b"}], [{"role": "user", "content": 3}],
               [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], [{"type": "item_reference", "id": "x"}], [{"type": "web_search_call", "id": "x"}],
               [{"type": "function_call", "call_id": "c", "name": "f"}], [{"type": "function_call_output", "output": "x"}], [{"type": "reasoning", "summary": [], "encrypted_content": "x"}],
-              [{"type": "function_call_output", "call_id": "c", "output": 3}], [{"type": 3}]],
+              [{"type": "function_call_output", "call_id": "c", "output": 3}], [{"type": "function_call_output", "call_id": "nobody", "output": "x"}], [{"type": 3}]],
     "instructions": [3, ["a"]],
     "previous_response_id": [3, "resp_nothing"],
     "store": ["yes"],
@@ -215,7 +215,9 @@ def test_wrong(s):
     status, got, headers = s.ask(PATH + "/resp_x", {}, method="POST")
     tally.check("405", status == 405 and headers["Allow"] == "GET, DELETE", f"{status} {headers['Allow']}")
     status, got, _ = s.ask(PATH, body(max_output_tokens=5000))
-    tally.check("too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "input" and got["error"]["message"].startswith("input: "), got)
+    tally.check("too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "max_output_tokens" and got["error"]["message"].startswith("max_output_tokens: 5000: "), got)
+    status, got, _ = s.ask(PATH, body(input="y" * 3000))
+    tally.check("a prompt that is too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "input" and got["error"]["message"].startswith("input: "), got)
 
 
 def test_package(s):
