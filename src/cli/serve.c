@@ -4,6 +4,7 @@
  * SIGINT and SIGTERM let running answers end, for a while, and the exit status is 0; a second one kills. Where the
  * worker dies the server ends with its error.
  */
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,15 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const serve
   return status;
 }
 
+/* A connection is a thread: without a bound each would reserve an arena of 64 MB of addresses for its few kilobytes, of
+ * which none comes back, and a flood would leave the server without any. */
+static void share_arenas(void)
+{
+#ifdef M_ARENA_MAX
+  mallopt(M_ARENA_MAX, 4);
+#endif
+}
+
 tern_status verb_serve(const cli_args *a, tern_error *err)
 {
   const char *name, *nothing;
@@ -168,6 +178,7 @@ tern_status verb_serve(const cli_args *a, tern_error *err)
   server_socket at = {.fd = -1};
   if (a->unix_socket && (a->host || ARGS_GIVEN(a, port)))
     return err_set(err, TERN_E_USAGE, "--unix-socket: is instead of --host and --port");
+  share_arenas();
   args_model_and_text(a, &name, &nothing);
   if (ARGS_GIVEN(a, prefix_dir_mb) && !a->prefix_dir)
     return err_set(err, TERN_E_USAGE, "--prompt-cache-dir-mb: changes nothing without --prompt-cache-dir");
