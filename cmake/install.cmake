@@ -16,6 +16,7 @@ endif()
 install(FILES include/tern.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE RENAME copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # README's links lead there
 
 # For programs that use the library. The .pc file finds itself, so that a prefix chosen at install time holds.
 file(RELATIVE_PATH TERN_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

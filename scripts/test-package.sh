@@ -15,7 +15,7 @@ fi
 scripts/setup.sh build package
 package=$(scripts/package.sh "${1:-build}")
 root=$(mktemp -d)
-trap 'umount "$root/proc" 2>/dev/null || :; rm -rf "$root"' EXIT
+trap 'umount "$root/proc" 2>/dev/null || :; rm -rf --one-file-system "$root"' EXIT
 passed=0 failed=0
 check() { # check NAME COMMAND...
   name=$1

@@ -309,10 +309,10 @@ static void print_json(const bench *b, const char *dir)
                          "depth", r->depth, "batch", r->batch, "guesses", r->guesses, "tok_s", r->tok_s, "sd", r->sd,
                          "ms", r->ms, "gb_s", r->gb_s, "share", use_rate(r->gb_s, b->bandwidth), "samples", samples));
   }
-  out_json(json_pack("{ss ss ss sb si sf sf sf so}", "model", dir, "numerics", use_numerics_name(b->m->numerics),
-                     "backend", b->m->cx.backend->name, "prepared", b->m->prepared != NULL, "threads",
-                     pool_size(b->m->workers), "open_ms", b->open_ms, "peak_mb", b->peak_mb, "bandwidth_gb_s",
-                     b->bandwidth, "rows", rows));
+  out_json(json_pack("{so ss ss sb si sf sf sf so}", "model", out_text(dir), "numerics",
+                     use_numerics_name(b->m->numerics), "backend", b->m->cx.backend->name, "prepared",
+                     b->m->prepared != NULL, "threads", pool_size(b->m->workers), "open_ms", b->open_ms, "peak_mb",
+                     b->peak_mb, "bandwidth_gb_s", b->bandwidth, "rows", rows));
 }
 
 static void print_table(const bench *b, const char *dir)

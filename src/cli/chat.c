@@ -158,6 +158,7 @@ static void reply(talk *t)
     t->last.text = NULL;
     t->last.ids = NULL;
     t->answered = true;
+    answer_hint_length(&result);
     if (t->r.args->stats)
       answer_say_stats(&result, t->seed);
     tern_result_clear(&result);
@@ -176,8 +177,11 @@ static void take_message(talk *t, const buf *text)
   }
   if (answer_add_message(t->messages, "user", text->data, text->length, &why) != TERN_OK)
     say_error(why.text);
-  else
+  else {
+    sig_hush(lines_typed(t->in));
     reply(t);
+    sig_hush(false);
+  }
 }
 
 /* ---- commands ---- */
@@ -207,8 +211,8 @@ static bool command_help(talk *t, const char *rest)
       "/load FILE       take one up again\n"
       "/stats           speed and memory of the last answer\n"
       "/exit            leave (so does the end of input)\n"
-      "A line that ends in \\ goes on; \"\"\" begins and ends a block; Alt-Enter breaks a line, and a paste keeps its "
-      "lines;\n"
+      "A line that ends in \\ goes on, and \"\"\" begins and ends a block;\n"
+      "Alt-Enter breaks a line, and a paste keeps its lines;\n"
       "up, down and Ctrl-R find what was typed before; Ctrl-C stops an answer");
   return true;
 }
@@ -370,7 +374,11 @@ static tern_status loop(talk *t, tern_error *err)
   sig_hold(); /* all the time: from here on a signal ends the program only where this loop says so */
   for (bool on = true; on && out_ok() && status == TERN_OK;) {
     lines_end end = read_message(t, &text);
-    if (end == LINES_INTERRUPTED && sig_caught() == SIGINT && ++interrupts < 2) {
+    if (end == LINES_INTERRUPTED && sig_caught() == SIGINT && lines_dropped(t->in)) {
+      sig_forget();
+      interrupts = 0;
+      say("%s", ""); /* the next prompt stands on a line of its own */
+    } else if (end == LINES_INTERRUPTED && sig_caught() == SIGINT && ++interrupts < 2) {
       sig_forget();
       say("\n(Ctrl-C again, /exit or Ctrl-D leaves)");
     } else if (end == LINES_INTERRUPTED) {
@@ -395,6 +403,8 @@ static tern_status loop(talk *t, tern_error *err)
         status = cancelled(err);
     }
   }
+  if (lines_typed(t->in))
+    say("%s", ""); /* what the shell says next stands on a line of its own */
   sig_release();
   buf_free(&text);
   return status;

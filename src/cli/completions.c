@@ -88,10 +88,17 @@ static void bash_values(value_kind kind, const char *action)
 static void print_bash(void)
 {
   out_printf("# bash completion of tern, made by `tern completions bash`\n"
-             "_tern_models()\n{\n"
-             "  local IFS=$'\\n'\n"
-             "  COMPREPLY=($(compgen -W \"$(tern ls --ids 2>/dev/null)\" -- \"$word\") $(compgen -f -- \"$word\"))\n"
+             /* Names are whoever's: they are compared as text, and nothing of them is ever expanded. */
+             "_tern_files()\n{\n"
+             "  local name\n"
+             "  while IFS= read -r name; do COMPREPLY+=(\"$name\"); done < <(compgen -f -- \"$word\")\n"
              "  compopt -o filenames 2>/dev/null\n}\n"
+             "_tern_models()\n{\n"
+             "  local name\n"
+             "  while IFS= read -r name; do\n"
+             "    [[ $name == \"$word\"* ]] && COMPREPLY+=(\"$name\")\n"
+             "  done < <(tern ls --ids 2>/dev/null)\n"
+             "  _tern_files\n}\n"
              "_tern()\n{\n"
              "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
              "  COMPREPLY=()\n"
@@ -101,7 +108,7 @@ static void print_bash(void)
   out_printf("' -- \"$word\"))\n    return\n  fi\n"
              "  case \"$verb $before\" in\n");
   bash_values(VALUE_CHOICE, NULL);
-  bash_values(VALUE_FILE, "COMPREPLY=($(compgen -f -- \"$word\")); compopt -o filenames 2>/dev/null");
+  bash_values(VALUE_FILE, "_tern_files");
   bash_values(VALUE_MODEL, "_tern_models");
   bash_values(VALUE_OTHER, ":");
   out_printf("  esac\n  local flags= models=\n  case $verb in\n");
@@ -127,8 +134,7 @@ static void print_bash(void)
              "        completions) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")) ;;\n"
              "        *)\n"
              "          if [ -n \"$models\" ]; then\n            _tern_models\n          else\n"
-             "            COMPREPLY=($(compgen -f -- \"$word\"))\n"
-             "            compopt -o filenames 2>/dev/null\n          fi ;;\n"
+             "            _tern_files\n          fi ;;\n"
              "      esac ;;\n"
              "  esac\n}\ncomplete -F _tern tern\n");
 }

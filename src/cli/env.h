@@ -1,4 +1,4 @@
-/* env.h - the environment, read once, here and nowhere else. */
+/* env.h - the environment, which is read here and nowhere else. */
 #ifndef TERN_CLI_ENV_H
 #define TERN_CLI_ENV_H
 

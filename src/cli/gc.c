@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -14,11 +15,16 @@
 #include "cli/reclaim.h"
 #include "cli/verbs.h"
 
-/* The locks of the repos in the plan, held until it is done. */
+/* A repo of which something is in the plan; its lock is held until that is done. */
+typedef struct held_repo {
+  cache_repo repo;
+  int lock;
+} held_repo;
+
 typedef struct sweep {
   registry_plan plan;
-  int *locks;
-  size_t n_locks, capacity;
+  held_repo *held;
+  size_t n_held, capacity;
 } sweep;
 
 static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern_error *err)
@@ -27,19 +33,21 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   registry g = {0};
   int lock = CACHE_LOCK_FREE;
   tern_status status = cache_repo_open(root, id, &r, err);
-  if (status == TERN_OK && !mem_grow(&s->locks, &s->capacity, s->n_locks + 1, sizeof *s->locks))
+  if (status == TERN_OK && !mem_grow(&s->held, &s->capacity, s->n_held + 1, sizeof *s->held))
     status = err_nomem(err, "locks");
   if (status == TERN_OK)
     status = reclaim_open(&r, &lock, &g, err);
   size_t before = s->plan.n;
   if (status == TERN_OK)
     status = registry_plan_unused(&r, &g, &s->plan, err);
-  if (status == TERN_OK && s->plan.n > before)
-    s->locks[s->n_locks++] = lock;
-  else
+  if (status == TERN_OK && s->plan.n > before) {
+    s->held[s->n_held++] = (held_repo){r, lock};
+    r = (cache_repo){0};
+  } else {
     cache_unlock(lock);
-  if (status == TERN_E_BUSY) {
-    say("%s: passed over: another process is downloading to it", id);
+  }
+  if (status == TERN_E_BUSY || status == TERN_E_UNSUPPORTED) {
+    say("%s: passed over: %s", id, err ? err->text : "");
     status = TERN_OK;
   }
   registry_free(&g);
@@ -47,20 +55,52 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   return status;
 }
 
-static tern_status look_through(const char *root, sweep *s, tern_error *err)
+/* ROOT/ORG, which holds models too. A root within this one is looked through by itself; links are not followed. */
+static tern_status look_at_org(const char *root, const char *name, sweep *s, tern_error *err)
+{
+  struct stat st;
+  if (name[0] == '.' || models_is_root(name))
+    return TERN_OK;
+  char *path = path_join(root, name);
+  tern_status status = path ? TERN_OK : err_nomem(err, "path");
+  if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    status = registry_plan_litter(path, &s->plan, err);
+  mem_free(path);
+  return status;
+}
+
+/* `plain`: ROOT/ORG holds models too. */
+static tern_status look_through(const char *root, bool plain, sweep *s, tern_error *err)
 {
   DIR *dir = opendir(root);
   if (!dir)
     return errno == ENOENT ? TERN_OK : err_errno(err, root, "open");
-  tern_status status = TERN_OK;
+  tern_status status = registry_plan_litter(root, &s->plan, err);
   for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     char id[REPO_ID_ROOM];
-    char *path = repo_of_folder(e->d_name, id) ? path_join(root, e->d_name) : NULL;
+    bool is_repo = repo_of_folder(e->d_name, id);
+    char *path = is_repo ? path_join(root, e->d_name) : NULL;
     if (path && file_is_directory(path))
       status = look_at_repo(root, id, s, err);
+    else if (plain && !is_repo)
+      status = look_at_org(root, e->d_name, s, err);
     mem_free(path);
   }
   closedir(dir);
+  return status;
+}
+
+static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
+{
+  const sweep *s = user;
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && i < s->n_held; i++) {
+    registry g = {0};
+    status = reclaim_read(&s->held[i].repo, &g, err);
+    if (status == TERN_OK)
+      status = registry_plan_unused(&s->held[i].repo, &g, plan, err);
+    registry_free(&g);
+  }
   return status;
 }
 
@@ -76,14 +116,16 @@ tern_status verb_gc(const cli_args *a, tern_error *err)
     if (failed)
       status = err_nomem(err, "path");
     else if (root)
-      status = look_through(root, &s, err);
+      status = look_through(root, plain, &s, err);
     mem_free(root);
   }
   if (status == TERN_OK)
-    status = reclaim(a, &s.plan, err);
-  for (size_t i = 0; i < s.n_locks; i++)
-    cache_unlock(s.locks[i]);
-  mem_free(s.locks);
+    status = reclaim(a, &s.plan, plan_again, &s, err);
+  for (size_t i = 0; i < s.n_held; i++) {
+    cache_unlock(s.held[i].lock);
+    cache_repo_clear(&s.held[i].repo);
+  }
+  mem_free(s.held);
   registry_plan_free(&s.plan);
   env_clear(&env);
   return status;

@@ -51,9 +51,27 @@ cli_verb_id help_find_verb(const char *name, const char **nearest)
   return VERB_COUNT;
 }
 
+/* What other engines' programs call things. */
+static const struct {
+  const char *name, *here;
+} elsewhere[] = {
+    {"list", "tern ls lists the models that are here"},
+    {"show", "tern inspect MODEL tells what a model is"},
+    {"create", "tern import FILE.gguf OUTDIR makes a model of a GGUF file"},
+    {"download", "tern pull ORG/NAME gets a model"},
+    {"generate", "tern run MODEL PROMPT answers"},
+    {"stop", "tern serve ends with Ctrl-C"},
+    {"ps", "a server's GET /api/ps tells what it runs"},
+    {"-m", "the verb comes first: tern run MODEL PROMPT"},
+    {"--model", "the verb comes first: tern run MODEL PROMPT"},
+};
+
 tern_status help_unknown_verb(const char *where, const char *name, const char *nearest, tern_error *err)
 {
   const char *shown = *name ? name : "\"\"";
+  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+    if (!strcmp(name, elsewhere[i].name))
+      return err_set(err, TERN_E_USAGE, "%sunknown verb %s: %s (tern help lists all)", where, name, elsewhere[i].here);
   if (nearest)
     return err_set(err, TERN_E_USAGE, "%sunknown verb %s: did you mean %s? (tern help lists all)", where, shown,
                    nearest);

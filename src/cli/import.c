@@ -32,9 +32,9 @@ static void print_json(const import_report *r, const char *dir)
     out_append(&kinds, json_pack("{ss sI sI si ss ss}", "type", k->type, "tensors", (json_int_t)k->tensors, "values",
                                  (json_int_t)k->values, "bits", (int)k->bits, "dtype", k->dtype, "how", k->how));
   }
-  out_json(json_pack("{ss ss ss ss sI sI sI sI so}", "path", dir, "architecture", r->architecture, "model_type",
-                     r->model_type, "dtype", r->dtype, "tensors_in", (json_int_t)r->tensors_in, "tensors_out",
-                     (json_int_t)r->tensors_out, "bytes_in", (json_int_t)r->bytes_in, "bytes_out",
+  out_json(json_pack("{so ss ss ss sI sI sI sI so}", "path", out_text(dir), "architecture", r->architecture,
+                     "model_type", r->model_type, "dtype", r->dtype, "tensors_in", (json_int_t)r->tensors_in,
+                     "tensors_out", (json_int_t)r->tensors_out, "bytes_in", (json_int_t)r->bytes_in, "bytes_out",
                      (json_int_t)r->bytes_out, "kinds", kinds));
 }
 

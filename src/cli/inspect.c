@@ -38,7 +38,7 @@ static json_t *config_json(const model_config *c)
 
 static json_t *artifact_json(const profile_artifact *a)
 {
-  return a->repo[0] ? json_pack("{ss ss}", "repo", a->repo, "revision", a->revision) : json_null();
+  return a->repo[0] ? json_pack("{so so}", "repo", out_text(a->repo), "revision", out_text(a->revision)) : json_null();
 }
 
 static json_t *execution_json(const profile_execution *run)
@@ -141,21 +141,21 @@ static void print_json(const model *m, const char *dir, const fit *need, const e
                 (json_int_t)need->owned, "kv_per_token", (json_int_t)need->kv_token, "context", need->context, "kv",
                 (json_int_t)need->kv, "scratch", (json_int_t)need->scratch, "total", (json_int_t)need->total, "free",
                 (json_int_t)need->room, "largest_context", need->largest, "kv_kinds", kinds_json(need));
-  json_t *layouts = m->prepared ? json_pack("{ss sI}", "path", prepared_path(m->prepared), "bytes",
+  json_t *layouts = m->prepared ? json_pack("{so sI}", "path", out_text(prepared_path(m->prepared)), "bytes",
                                             (json_int_t)prepared_bytes(m->prepared))
                                 : json_null();
   json_t *audit = json_pack("{ss sI sI sI}", "result", "complete", "tensors", (json_int_t)total, "bound",
                             (json_int_t)bound, "dropped", (json_int_t)(total - bound));
   const model_profile *p = &m->profile;
-  out_json(json_pack("{ss ss ss ss ss ss ss ss? so so so ss ss ss so so so so so so so so so so}", "path", dir,
-                     "model_type", cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics), "profile", p->id,
-                     "tier", profile_tier_name(p->tier), "fidelity", p->fidelity, "claim", p->claim, "corrected",
-                     p->corrected, "execution", execution_json(&p->run), "needs", needs_json(p->needs), "artifact",
-                     artifact_json(&p->artifact), "fingerprint", p->fingerprint, "oracle", p->oracle, "backend",
-                     m->cx.backend->name, "config", config_json(&m->config), "quantisation", quantisation_json(m),
-                     "audit", audit, "drop_rules", drop_rules_json(m), "unread_keys", unread_json(m), "eos_ids",
-                     eos_json(m, eos, false), "eos_ids_beyond_vocab", eos_json(m, eos, true), "memory", memory,
-                     "prepared", layouts, "tensors", tensors_json(m)));
+  out_json(json_pack("{so ss ss ss ss ss ss ss? so so so ss ss ss so so so so so so so so so so}", "path",
+                     out_text(dir), "model_type", cfg_model_type(m->cfg), "numerics", use_numerics_name(m->numerics),
+                     "profile", p->id, "tier", profile_tier_name(p->tier), "fidelity", p->fidelity, "claim", p->claim,
+                     "corrected", p->corrected, "execution", execution_json(&p->run), "needs", needs_json(p->needs),
+                     "artifact", artifact_json(&p->artifact), "fingerprint", p->fingerprint, "oracle", p->oracle,
+                     "backend", m->cx.backend->name, "config", config_json(&m->config), "quantisation",
+                     quantisation_json(m), "audit", audit, "drop_rules", drop_rules_json(m), "unread_keys",
+                     unread_json(m), "eos_ids", eos_json(m, eos, false), "eos_ids_beyond_vocab", eos_json(m, eos, true),
+                     "memory", memory, "prepared", layouts, "tensors", tensors_json(m)));
 }
 
 /* ---- text ----
@@ -252,6 +252,10 @@ static void print_text(const model *m, const char *dir, const fit *need, const e
                err_clean_copy(prepared_path(m->prepared), path, sizeof path));
   else
     out_printf("prepared      no%s\n", m->cx.backend->layout ? "" : " (the backend has no layout of its own)");
+  if (out_is_terminal() && !out_is_verbose()) { /* there are hundreds, and what is above would be gone */
+    out_printf("tensors       %zu: -v lists them\n", total);
+    return;
+  }
   out_printf("\n%-56s %-22s %12s\n", "tensor", "type", "bytes");
   for (size_t i = 0; i < total && out_ok(); i++) {
     const st_tensor *t = ckpt_at(m->ckpt, i);

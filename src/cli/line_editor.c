@@ -12,8 +12,10 @@
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -34,7 +36,8 @@ struct line_editor {
   int error;
   char bytes[4]; /* of a character that has not wholly come */
   size_t n_bytes;
-  bool failed; /* memory ran out within a line */
+  bool failed;  /* memory ran out within a line */
+  bool dropped; /* the line that a signal ended was not empty */
 };
 
 static line_editor *of(EditLine *edit)
@@ -51,15 +54,55 @@ static wchar_t *show_prompt(EditLine *edit)
 
 /* ---- characters ---- */
 
+/* Takes the line off the screen, which has its new width already, so that it is drawn anew where it began. */
+static void wipe(const line_editor *e)
+{
+  struct winsize size;
+  const LineInfoW *line = el_wline(e->edit);
+  size_t at = wcslen(e->prompt_room), rows = 0;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
+    return;
+  for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+    int width = wcwidth(*c);
+    if (*c == L'\n') {
+      rows += at / size.ws_col + 1;
+      at = 0;
+    } else {
+      at += width > 0 ? (size_t)width : 0;
+    }
+  }
+  rows += at / size.ws_col;
+  if (rows)
+    fprintf(stderr, "\33[%zuA", rows);
+  fputs("\r\33[J", stderr);
+}
+
 /* One byte. False: e->end says why there is none. */
 static bool next_byte(line_editor *e, char *out)
 {
   for (;;) {
     if (!sig_await(STDIN_FILENO)) {
+      const LineInfoW *typed = el_wline(e->edit); /* el_wgets empties it on its way out */
+      e->dropped = typed->lastchar > typed->buffer;
       e->end = LINES_INTERRUPTED;
       return false;
     }
+    if (sig_stopping()) {
+      fputs(paste_off, stderr);
+      el_wset(e->edit, EL_PREP_TERM, 0);
+      fflush(stderr);
+      raise(SIGSTOP); /* and goes on here, with sig_continued */
+      continue;
+    }
+    if (sig_continued()) { /* whoever had the terminal meanwhile left it in modes of its own */
+      el_wset(e->edit, EL_PREP_TERM, 0);
+      el_wset(e->edit, EL_PREP_TERM, 1);
+      fprintf(stderr, "%s\r", paste_on);
+      el_wset(e->edit, EL_REFRESH);
+      continue;
+    }
     if (sig_resized()) {
+      wipe(e);
       el_resize(e->edit);
       el_wset(e->edit, EL_REFRESH);
       continue;
@@ -267,6 +310,11 @@ line_editor *editor_open(const lines_options *options)
   return e;
 }
 
+bool editor_dropped(const line_editor *e)
+{
+  return e->dropped;
+}
+
 lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error)
 {
   int n = 0;
@@ -276,7 +324,9 @@ lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error)
   swprintf(e->prompt_room, sizeof e->prompt_room / sizeof *e->prompt_room, L"%s", prompt);
   el_wset(e->edit, EL_PREP_TERM, 1); /* now: who sees the prompt may type, and nothing is echoed twice */
   fputs(paste_on, stderr);
+  sig_note_stop(true);
   const wchar_t *text = el_wgets(e->edit, &n);
+  sig_note_stop(false);
   fputs(paste_off, stderr);
   fflush(stderr);
   *error = e->error;

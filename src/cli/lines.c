@@ -47,6 +47,16 @@ bool lines_typed(const lines *l)
   return l->typed;
 }
 
+bool lines_dropped(const lines *l)
+{
+#ifdef TERN_EDIT
+  return l->editor && editor_dropped(l->editor);
+#else
+  (void)l;
+  return false;
+#endif
+}
+
 int lines_error(const lines *l)
 {
   return l->error;

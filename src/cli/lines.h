@@ -39,6 +39,8 @@ bool lines_typed(const lines *l);
 /* Appends one line, without its end, to `line`. The prompt goes to stderr, where a person types. What the editor cannot
  * hold for lack of memory makes `line` fail. */
 lines_end lines_read(lines *l, const char *prompt, buf *line);
+/* Whether the line that a signal ended had something in it, as far as that can be seen: it is gone. */
+bool lines_dropped(const lines *l);
 /* errno of the read that failed. */
 int lines_error(const lines *l);
 
@@ -48,6 +50,7 @@ typedef struct line_editor line_editor;
 line_editor *editor_open(const lines_options *options);
 void editor_close(line_editor *e); /* NULL is fine */
 lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error);
+bool editor_dropped(const line_editor *e);
 
 /* history.c: calls `add` with each of the last entries of the file, oldest first, and shortens a file that has grown
  * much beyond that. A file that is absent or damaged has fewer. */

@@ -19,7 +19,7 @@ enum { LONGEST_ID = 60 };
 typedef struct place {
   char commit[REPO_COMMIT_ROOM]; /* "": not of the hub */
   registry revisions;            /* of its repo */
-  const char *name;              /* "main", another ref, or the commit; "-" */
+  char name[REPO_REVISION_ROOM]; /* "main", another ref, or the commit; "-" */
 } place;
 
 /* ROOT/models--org--name/snapshots/COMMIT, cut apart. */
@@ -35,11 +35,14 @@ static void find_place(const model_entry *e, place *out)
     if (repo && repo_of_folder(repo + 1, id) && strlen(commit) < sizeof out->commit) {
       *repo = 0;
       snprintf(out->commit, sizeof out->commit, "%s", commit);
-      out->name = out->commit;
+      memcpy(out->name, out->commit, sizeof out->commit);
       if (cache_repo_open(root, id, &r, NULL) == TERN_OK && registry_read(&r, &out->revisions, NULL) == TERN_OK) {
-        const registry_revision *v = registry_find(&out->revisions, out->commit);
+        const registry_revision *v = registry_find(&out->revisions, out->commit),
+                                *main = registry_find(&out->revisions, "main");
         if (v && *v->refs)
-          out->name = v->refs;
+          snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(v->refs, "\n"), v->refs);
+        if (v && v == main)
+          snprintf(out->name, sizeof out->name, "main");
       }
     }
   }
@@ -47,12 +50,23 @@ static void find_place(const model_entry *e, place *out)
   mem_free(root);
 }
 
+static json_t *refs_json(const char *refs)
+{
+  json_t *all = json_array();
+  for (const char *at = refs; *at; at += *at == '\n') {
+    size_t n = strcspn(at, "\n");
+    out_append(&all, out_textn(at, n));
+    at += n;
+  }
+  return all;
+}
+
 static json_t *revisions_json(const registry *g)
 {
   json_t *all = json_array();
   for (size_t i = 0; i < g->n_revisions; i++)
-    out_append(&all, json_pack("{ss ss sI}", "commit", g->revisions[i].name, "refs", g->revisions[i].refs, "bytes",
-                               (json_int_t)g->revisions[i].bytes));
+    out_append(&all, json_pack("{so so sI}", "commit", out_text(g->revisions[i].name), "refs",
+                               refs_json(g->revisions[i].refs), "bytes", (json_int_t)g->revisions[i].bytes));
   return all;
 }
 
@@ -60,8 +74,8 @@ static json_t *row(const model_entry *e, const survey *s, const place *at)
 {
   json_t *row = survey_json(e->id, e->path, s);
   if (row && *at->commit &&
-      (json_object_set_new(row, "revision", json_string(at->name)) ||
-       json_object_set_new(row, "commit", json_string(at->commit)) ||
+      (json_object_set_new(row, "revision", out_text(at->name)) ||
+       json_object_set_new(row, "commit", out_text(at->commit)) ||
        json_object_set_new(row, "revisions", revisions_json(&at->revisions)))) {
     json_decref(row);
     return NULL;
@@ -94,6 +108,8 @@ static void print_row(model_entry *e, survey *s, const place *at, int width)
     say_more("%s: %s", e->id, s->why.text);
   for (size_t i = 0; i < at->revisions.n_revisions; i++) {
     const registry_revision *v = &at->revisions.revisions[i];
+    for (char *end; (end = strchr(v->refs, '\n'));)
+      *end = ' ';
     if (strcmp(v->name, at->commit) != 0)
       say_more("%s: another revision: %s%s%s, %s", e->id, v->name, *v->refs ? ", " : "", v->refs,
                describe_bytes((double)v->bytes, size));
@@ -179,7 +195,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   if (a->json)
     out_json(rows);
   else if (!list.n)
-    say("no models in the Hugging Face cache or under TERN_HOME");
+    say("no models in the Hugging Face cache or under TERN_HOME%s", MODELS_HOW_TO_GET);
   models_free(&list);
   return TERN_OK;
 }

@@ -17,7 +17,8 @@ const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_RUN] = {"run", "[MODEL] [PROMPT|-]", "One answer, streamed to stdout.", 2, verb_run},
     [VERB_CHAT] = {"chat", "[MODEL]", "A conversation in the terminal.", 1, verb_chat},
 #ifdef TERN_SERVER
-    [VERB_SERVE] = {"serve", "[MODEL]", "An HTTP server in the OpenAI dialect (docs/server.md).", 1, verb_serve},
+    [VERB_SERVE] = {"serve", "[MODEL]", "An HTTP server for OpenAI's, Anthropic's and Ollama's clients.", 1,
+                    verb_serve},
 #endif
     [VERB_LOGITS] = {"logits", "MODEL --ids 1,2,3 | --ids-file F", "The logits after a list of token ids.", 1,
                      verb_logits},
@@ -81,6 +82,8 @@ int main(int argc, char **argv)
   mem_free(args.prepared_dir);
   args_clear(&args);
   say_progress_end();
+  if (status == TERN_E_CANCELLED && sig_caught() && args.verb != VERB_CHAT && out_err_is_terminal())
+    say("%s", ""); /* the shell's prompt stands on a line of its own */
   if (status == TERN_E_CANCELLED && sig_caught())
     return 128 + sig_caught();
   if (out_reader_gone())

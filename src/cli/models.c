@@ -102,6 +102,26 @@ static char *only_snapshot(const char *repo)
   return found;
 }
 
+/* The first snapshot with a model in it, by name: some revision, where main is not there. NULL: there is none. */
+static char *any_snapshot(const char *repo)
+{
+  char *folder = path_join(repo, "snapshots"), *found = NULL;
+  DIR *dir = folder ? opendir(folder) : NULL;
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    char *path = e->d_name[0] == '.' ? NULL : path_join(folder, e->d_name);
+    if (path && (is_model_dir(path) || has_tokenizer(path)) && (!found || strcmp(path, found) < 0)) {
+      mem_free(found);
+      found = path;
+      path = NULL;
+    }
+    mem_free(path);
+  }
+  if (dir)
+    closedir(dir);
+  mem_free(folder);
+  return found;
+}
+
 /* The snapshot of a repo folder: by ref, else by commit, else (no revision asked for) the only one. NULL: not there. */
 static char *snapshot(const char *repo, const char *revision)
 {
@@ -121,7 +141,7 @@ static char *snapshot(const char *repo, const char *revision)
 
 /* ---- the list ---- */
 
-static tern_status add_entry(model_list *l, const char *id, char *path, tern_error *err)
+static tern_status add_entry(model_list *l, const char *id, char *path, bool other, tern_error *err)
 {
   if (!path)
     return err_nomem(err, "list of models");
@@ -137,7 +157,7 @@ static tern_status add_entry(model_list *l, const char *id, char *path, tern_err
     mem_free(path);
     return err_nomem(err, "list of models");
   }
-  l->items[l->n++] = (model_entry){copy, path};
+  l->items[l->n++] = (model_entry){copy, path, other};
   return TERN_OK;
 }
 
@@ -159,12 +179,13 @@ static tern_status add_hub_entry(const char *root, const char *folder, model_lis
   if (!repo)
     return err_nomem(err, "list of models");
   char *path = snapshot(repo, NULL);
-  mem_free(repo);
-  if (!path || (!is_model_dir(path) && !has_tokenizer(path))) {
+  bool other = !path || (!is_model_dir(path) && !has_tokenizer(path));
+  if (other) {
     mem_free(path);
-    return TERN_OK;
+    path = any_snapshot(repo);
   }
-  return add_entry(out, id, path, err);
+  mem_free(repo);
+  return path ? add_entry(out, id, path, other, err) : TERN_OK;
 }
 
 /* root/NAME and root/ORG/NAME with config.json. */
@@ -176,7 +197,7 @@ static tern_status add_plain_entries(const char *root, const char *name, int dep
   if (!path)
     return err_nomem(err, "list of models");
   if (is_model_dir(path))
-    return add_entry(out, id, path, err);
+    return add_entry(out, id, path, false, err);
   DIR *dir = depth > 0 ? opendir(path) : NULL;
   for (struct dirent *e; dir && status == TERN_OK && (e = readdir(dir));) {
     buf longer = {0};
@@ -193,8 +214,7 @@ static tern_status add_plain_entries(const char *root, const char *name, int dep
   return status;
 }
 
-/* Folders of TERN_HOME that are roots of their own. */
-static bool is_reserved(const char *name)
+bool models_is_root(const char *name)
 {
   return !strcmp(name, "hub") || !strcmp(name, "models") || !strcmp(name, "imports");
 }
@@ -211,7 +231,7 @@ static tern_status find_in(const char *root, bool plain, model_list *out, tern_e
       continue;
     if (!strncmp(e->d_name, hub_prefix, sizeof hub_prefix - 1))
       status = add_hub_entry(root, e->d_name, out, err);
-    else if (plain && !is_reserved(e->d_name) && is_directory(root, e->d_name))
+    else if (plain && !models_is_root(e->d_name) && is_directory(root, e->d_name))
       status = add_plain_entries(root, e->d_name, 1, e->d_name, out, err);
   }
   closedir(dir);
@@ -368,7 +388,8 @@ static tern_status match(const model_list *l, const char *model, const char *par
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model%s%s%s; %s%s", model,
                      is_repo ? "; `" DOWNLOADER " " : "", is_repo ? model : "",
                      is_repo ? "` downloads it, and a directory with the files will do too" : "",
-                     l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none", l->n ? text : "");
+                     l->n ? "there are: " : "the Hugging Face cache and TERN_HOME hold none" MODELS_HOW_TO_GET,
+                     l->n ? text : "");
   buf_free(&names);
   return status;
 }
@@ -391,6 +412,11 @@ static char *repo_of(const char *path)
 
 static tern_status resolve_found(const model_entry *e, const char *revision, char **dir, tern_error *err)
 {
+  if (!revision && e->other)
+    return err_set(err, TERN_E_NOT_FOUND,
+                   "%s: of its revisions main is not in the cache, but others are: name one as %s@REV (`tern ls -v` "
+                   "shows them)",
+                   e->id, e->id);
   if (!revision) {
     *dir = mem_strdup(e->path);
     return *dir ? TERN_OK : err_nomem(err, "path");
@@ -433,9 +459,9 @@ static tern_status resolve_only(const cli_env *env, char **dir, tern_error *err)
   if (list.n == 1) {
     status = resolve_found(&list.items[0], NULL, dir, err);
   } else if (list.n == 0) {
-    status = err_set(err, TERN_E_NOT_FOUND,
-                     "no MODEL named, and neither the Hugging Face cache (%s) nor TERN_HOME (%s) holds one",
-                     env->hub_cache ? env->hub_cache : "none", env->tern_home ? env->tern_home : "none");
+    status = err_set(
+        err, TERN_E_NOT_FOUND, "no MODEL named, and neither the Hugging Face cache (%s) nor TERN_HOME (%s) holds one%s",
+        env->hub_cache ? env->hub_cache : "none", env->tern_home ? env->tern_home : "none", MODELS_HOW_TO_GET);
   } else {
     list_candidates(&list, NULL, &names);
     status =

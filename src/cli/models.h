@@ -4,6 +4,13 @@
 
 #include "cli/env.h"
 
+/* What to do where there is no model. */
+#ifdef TERN_HUB
+#define MODELS_HOW_TO_GET ": `tern pull ORG/NAME` gets one, and a directory or a .gguf file will do as MODEL"
+#else
+#define MODELS_HOW_TO_GET ": a directory or a .gguf file will do as MODEL"
+#endif
+
 /* What a verb needs of a model's directory. */
 typedef enum models_need {
   NEED_WEIGHTS, /* config.json */
@@ -13,6 +20,7 @@ typedef enum models_need {
 typedef struct model_entry {
   char *id;   /* "org/name", as MODEL can name it */
   char *path; /* the directory with config.json */
+  bool other; /* its repo has no model at main, and `path` is one of the other revisions: the id alone means none */
 } model_entry;
 
 typedef struct model_list {
@@ -26,6 +34,8 @@ void models_free(model_list *l);
 /* The places that are looked through, by order; *plain: org/name with config.json counts there, beside the hub's
  * layout. False: there are no more. *root: mem_free; NULL: this one is not set, or memory ran out (*failed). */
 bool models_root(const cli_env *env, size_t i, char **root, bool *plain, bool *failed);
+/* Whether a folder of TERN_HOME is a root of its own: "hub", "models", "imports". */
+bool models_is_root(const char *name);
 
 /* The directory that `model` means (mem_free). NULL: the one model that is there. Order: a .gguf file, a directory, a
  * repo id with an optional @revision, a unique part of an id, whatever its case. Errors list the candidates. */

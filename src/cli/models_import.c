@@ -5,6 +5,7 @@
  * is noted in imports/.seen under its path, size, times and inode. import_gguf makes the directory whole or not at all;
  * of two processes that import the same file at once, the slower one finds the other's result.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -22,6 +23,8 @@
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "convert/import.h"
+
+enum { LONGEST_STEM = 100 };
 
 /* mkdir -p; `path` is changed on the way and restored. */
 static tern_status make_dirs(char *path, tern_error *err)
@@ -115,6 +118,17 @@ static bool is_whole(const char *place)
   return there;
 }
 
+/* The file's name without its ending, as a word that no shell and no terminal takes for anything else. */
+static void add_stem(buf *place, const char *gguf)
+{
+  const char *slash = strrchr(gguf, '/'), *name = slash ? slash + 1 : gguf;
+  size_t n = strlen(name) - strlen(".gguf");
+  for (size_t i = 0; i < n && i < LONGEST_STEM; i++) {
+    bool plain = isalnum((unsigned char)name[i]) || name[i] == '_' || (i && (name[i] == '.' || name[i] == '-'));
+    buf_addc(place, plain ? name[i] : '_');
+  }
+}
+
 /* An import of the same bytes under whatever name, in `place`; else the name that it will have. */
 static tern_status find_place(const char *folder, const char *gguf, const char *digest, buf *place, tern_error *err)
 {
@@ -131,10 +145,11 @@ static tern_status find_place(const char *folder, const char *gguf, const char *
   }
   if (dir)
     closedir(dir);
-  const char *name = strrchr(gguf, '/');
-  name = name ? name + 1 : gguf;
-  if (!place->length)
-    buf_addf(place, "%s/%.*s%s", folder, (int)(strlen(name) - strlen(".gguf")), name, end);
+  if (!place->length) {
+    buf_addf(place, "%s/", folder);
+    add_stem(place, gguf);
+    buf_adds(place, end);
+  }
   return place->failed ? err_nomem(err, "path") : TERN_OK;
 }
 

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/utf8.h"
+
 static struct {
   bool failed, reader_gone, no_color, verbose, bar, plain;
   int error; /* errno of the first failure */
@@ -74,6 +77,31 @@ void out_json(json_t *document)
   out_write("\n", 1);
 }
 
+json_t *out_textn(const char *text, size_t n)
+{
+  buf whole = {0};
+  for (size_t at = 0; at < n;) {
+    uint32_t c;
+    bool incomplete;
+    size_t size = utf8_decode(text + at, n - at, &c);
+    if (size) {
+      buf_add(&whole, text + at, size);
+    } else {
+      buf_adds(&whole, "\xef\xbf\xbd");
+      size = utf8_broken(text + at, n - at, &incomplete);
+    }
+    at += size;
+  }
+  json_t *string = whole.failed ? NULL : json_stringn(whole.data ? whole.data : "", whole.length);
+  buf_free(&whole);
+  return string;
+}
+
+json_t *out_text(const char *text)
+{
+  return out_textn(text, strlen(text));
+}
+
 void out_append(json_t **array, json_t *item)
 {
   if (*array && json_array_append_new(*array, item) == 0)
@@ -106,6 +134,11 @@ tern_status out_finish(tern_error *err)
   if (!state.failed || state.reader_gone)
     return TERN_OK;
   return err_set(err, TERN_E_IO, "stdout: write: %s", strerror(state.error));
+}
+
+bool out_is_verbose(void)
+{
+  return state.verbose;
 }
 
 bool out_is_terminal(void)
@@ -199,8 +232,12 @@ void say_working(const char *what, const char *on)
 {
   if (state.plain || !out_err_is_terminal())
     return;
+  enum { WIDTH = 50 }; /* a line that wraps could not be wiped */
+  size_t length = strlen(on), cut = length > WIDTH ? length - WIDTH : 0;
+  while (cut < length && ((unsigned char)on[cut] & 0xc0) == 0x80)
+    cut++;
   say_progress_end();
-  fprintf(stderr, "%s %s ...", what, on);
+  fprintf(stderr, "%s %s%s ...", what, cut ? "..." : "", on + cut);
   fflush(stderr);
   state.bar = true;
 }

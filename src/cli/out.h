@@ -14,11 +14,15 @@
  * the terminal, if there is one, can do nothing but print: there are no bars. */
 void out_start(bool no_color, bool plain);
 void out_set_verbose(bool verbose);
+bool out_is_verbose(void);
 
 void out_write(const char *text, size_t length);
 void out_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The document on one line; takes over the reference. NULL counts as memory that ran out. */
 void out_json(json_t *document);
+/* A name or a path as JSON has it, whatever its bytes: those that are not UTF-8 become U+FFFD. NULL: no memory. */
+json_t *out_text(const char *text);
+json_t *out_textn(const char *text, size_t n);
 /* Appends to an array and takes over the item. Where memory runs out the array becomes NULL, which out_json reports. */
 void out_append(json_t **array, json_t *item);
 /* Hands what was written to the system now: between the pieces of a stream. */

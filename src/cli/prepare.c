@@ -20,7 +20,7 @@ tern_status verb_prepare(const cli_args *a, tern_error *err)
   mem_free(dir);
   TRY(status);
   if (a->json)
-    out_json(json_pack("{ss sI sI sb sf}", "path", path, "bytes", (json_int_t)report.bytes, "matrices",
+    out_json(json_pack("{so sI sI sb sf}", "path", out_text(path), "bytes", (json_int_t)report.bytes, "matrices",
                        (json_int_t)report.matrices, "was_there", (int)report.was_there, "seconds", seconds));
   else
     out_printf("%s: %zu matrices, %s, %s in %.1f s\n", err_clean_copy(path, shown, sizeof shown), report.matrices,

@@ -18,6 +18,7 @@
 #include "cli/survey.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
+#include "format/checkpoint.h"
 #include "hub/net/pull.h"
 
 /* The bar's own state: where and when the bytes began. */
@@ -129,9 +130,9 @@ static tern_status tell_and_ask(const cli_args *a, const http_settings *s, const
 static void print(const cli_args *a, const hub_plan *p, const char *path)
 {
   if (a->json)
-    out_json(json_pack("{ss ss ss ss sI sI sI}", "repo", p->repo.id, "revision", p->repo.revision, "commit", p->commit,
-                       "path", path, "files", (json_int_t)p->files.n, "bytes", (json_int_t)p->bytes, "downloaded",
-                       (json_int_t)p->missing));
+    out_json(json_pack("{ss ss ss so sI sI sI}", "repo", p->repo.id, "revision", p->repo.revision, "commit", p->commit,
+                       "path", out_text(path), "files", (json_int_t)p->files.n, "bytes", (json_int_t)p->bytes,
+                       "downloaded", (json_int_t)p->missing));
   else
     out_printf("%s\n", path);
 }
@@ -140,10 +141,11 @@ static void print(const cli_args *a, const hub_plan *p, const char *path)
 static tern_status pull(const cli_args *a, const http_settings *s, const char *cache, const hub_repo *repo,
                         hub_plan *told, char **path, tern_error *err)
 {
+  char shown[256];
   bar b = {0};
   hub_watch watch = {.progress = show_progress, .note = show_note, .user = &b};
   hub_patterns patterns = {a->include.items, a->include.n, a->exclude.items, a->exclude.n};
-  say_working("asking", s->endpoint);
+  say_working("asking", http_shown(s->endpoint, shown, sizeof shown));
   tern_status status = hub_plan_make(s, cache, repo, &patterns, &watch, told, err);
   if (status == TERN_OK)
     status = tell_and_ask(a, s, cache, told, &watch, err);
@@ -167,8 +169,12 @@ static tern_status find_here(const char *cache, const hub_repo *repo, hub_plan *
   bool there = config && file_is_regular(config);
   cache_repo_clear(&r);
   mem_free(config);
-  if (there)
-    return TERN_OK;
+  if (there) { /* with all of its weights? */
+    ckpt *weights = NULL;
+    tern_status status = ckpt_open(*path, &weights, err);
+    ckpt_close(weights);
+    return status == TERN_OK ? status : err_prefix(err, status, "HF_HUB_OFFLINE forbids to ask the hub");
+  }
   return err_set(err, TERN_E_NOT_FOUND, "%s@%s: is not in the cache, and HF_HUB_OFFLINE forbids to ask the hub",
                  repo->id, repo->revision);
 }

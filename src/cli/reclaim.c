@@ -11,8 +11,8 @@ static json_t *plan_json(const registry_plan *plan)
 {
   json_t *items = json_array();
   for (size_t i = 0; i < plan->n; i++)
-    out_append(&items, json_pack("{ss sI ss}", "path", plan->items[i].path, "bytes", (json_int_t)plan->items[i].bytes,
-                                 "why", plan->items[i].why));
+    out_append(&items, json_pack("{so sI ss}", "path", out_text(plan->items[i].path), "bytes",
+                                 (json_int_t)plan->items[i].bytes, "why", plan->items[i].why));
   return json_pack("{sI so}", "bytes", (json_int_t)plan->bytes, "removed", items);
 }
 
@@ -26,7 +26,7 @@ static void show(const registry_plan *plan)
   out_flush();
 }
 
-tern_status reclaim(const cli_args *a, const registry_plan *plan, tern_error *err)
+tern_status reclaim(const cli_args *a, registry_plan *plan, reclaim_plan *again, void *user, tern_error *err)
 {
   const char *verb = cli_verbs[a->verb].name;
   if (!plan->n) {
@@ -43,10 +43,23 @@ tern_status reclaim(const cli_args *a, const registry_plan *plan, tern_error *er
                    verb);
   if (!a->yes && !ask_yes("Remove this?"))
     return err_set(err, TERN_E_IO, "%s: nothing was removed", verb);
-  TRY(registry_remove(plan, err));
+  registry_plan now = {0};
+  tern_status status = again(user, &now, err);
+  if (status == TERN_OK) {
+    registry_plan_keep(plan, &now);
+    status = registry_remove(plan, err);
+  }
+  registry_plan_free(&now);
+  TRY(status);
   if (a->json)
     out_json(plan_json(plan));
   return TERN_OK;
+}
+
+tern_status reclaim_read(const cache_repo *r, registry *g, tern_error *err)
+{
+  TRY(registry_read(r, g, err));
+  return registry_look_elsewhere(r, g, err);
 }
 
 tern_status reclaim_open(const cache_repo *r, int *lock, registry *g, tern_error *err)
@@ -55,5 +68,5 @@ tern_status reclaim_open(const cache_repo *r, int *lock, registry *g, tern_error
   TRY(cache_lock_repo(r, true, lock, err));
   if (*lock < 0)
     return err_set(err, TERN_E_BUSY, "%s: another process is downloading to it: try again when it is done", r->dir);
-  return registry_read(r, g, err);
+  return reclaim_read(r, g, err);
 }

@@ -225,8 +225,8 @@ json_t *survey_json(const char *id, const char *path, const survey *s)
                        "kv_per_token", (json_int_t)f->kv_token, "context", f->context, "kv", (json_int_t)f->kv,
                        "scratch", (json_int_t)f->scratch, "total", (json_int_t)f->total, "free", (json_int_t)f->room,
                        "largest_context", f->largest);
-  return json_pack("{ss ss ss ss ss ss sI sI so sb so ss*}", "id", id, "path", path, "type", s->type, "tier", s->tier,
-                   "fidelity", s->fidelity, "quantisation", s->quantisation, "size", (json_int_t)s->bytes, "parameters",
-                   (json_int_t)s->parameters, "capabilities", can, "fits", (int)(s->measured && f->largest > 0),
-                   "memory", memory, "error", s->runs ? NULL : s->why.text);
+  return json_pack("{so so ss ss ss ss sI sI so sb so ss*}", "id", out_text(id), "path", out_text(path), "type",
+                   s->type, "tier", s->tier, "fidelity", s->fidelity, "quantisation", s->quantisation, "size",
+                   (json_int_t)s->bytes, "parameters", (json_int_t)s->parameters, "capabilities", can, "fits",
+                   (int)(s->measured && f->largest > 0), "memory", memory, "error", s->runs ? NULL : s->why.text);
 }

@@ -97,8 +97,9 @@ static tern_status admit(const tern_session *s, const tern_generate_options *o, 
   size_t asked = o->max_tokens > 0 ? (size_t)o->max_tokens : o->max_tokens < 0 ? 1 : DEFAULT_MAX_TOKENS;
   if (n + asked - 1 > context)
     return err_set(err, TERN_E_LIMIT,
-                   "context: a prompt of %zu tokens and %zu to come need %zu positions, but there are %zu", n,
-                   asked - 1, n + asked - 1, context);
+                   "context: a prompt of %zu tokens and %zu to come need %zu positions, but there are %zu (-1 tokens "
+                   "to come: until it is full)",
+                   n, asked - 1, n + asked - 1, context);
   *max_tokens = o->max_tokens < 0 ? context - n + 1 : asked;
   return TERN_OK;
 }

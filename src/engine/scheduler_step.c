@@ -35,6 +35,7 @@ static int piece_of(const scheduler *s, const sched_job *j, int most)
 static const int32_t every[1 + REPLY_MOST_DRAFTS] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
                                                      17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
 _Static_assert(REPLY_MOST_DRAFTS == 32, "every[] names each token of the longest row");
+_Static_assert((int)REPLY_MOST_DRAFTS <= (int)KV_SLACK, "a ring can be cut back by all guesses of a row");
 
 static batch_row step_row(const sched_job *j)
 {

@@ -1,6 +1,7 @@
 /* listing.c - see listing.h. */
 #include "hub/listing.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,14 +174,21 @@ void listing_free(hub_files *files)
 
 /* ---- headers ---- */
 
-/* Whether one link's parameters, up to `end`, hold rel="next". */
-static bool is_next(const char *parameters, const char *end)
+/* Whether one link's parameters, up to `end`, say that its rel is next; blanks and quotes are free to be there. */
+static bool is_next(const char *at, const char *end)
 {
-  static const char *const forms[] = {"rel=\"next\"", "rel=next"};
-  for (const char *at = parameters; at < end; at++)
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-      if ((size_t)(end - at) >= strlen(forms[i]) && !strncasecmp(at, forms[i], strlen(forms[i])))
-        return true;
+  static const char blanks[] = " \t";
+  for (; at < end; at++) {
+    if ((*at != ';' && !strchr(blanks, *at)) || end - at < 5 || strncasecmp(at + 1, "rel", 3) != 0)
+      continue;
+    const char *value = at + 4 + strspn(at + 4, blanks);
+    if (*value != '=')
+      continue;
+    value++;
+    value += strspn(value, " \t\"");
+    if (!strncasecmp(value, "next", 4) && !isalnum((unsigned char)value[4]) && value[4] != '-')
+      return true;
+  }
   return false;
 }
 
@@ -190,7 +198,7 @@ tern_status listing_next(const char *header, char **url, tern_error *err)
   for (const char *open = strchr(header, '<'); open; open = strchr(open, '<')) {
     const char *close = strchr(open, '>');
     if (!close)
-      return TERN_OK;
+      return err_set(err, TERN_E_FORMAT, "a Link header that does not end: \"%.60s\"", open);
     const char *end = strchr(close, '<');
     if (!end)
       end = close + strlen(close);

@@ -37,7 +37,8 @@ tern_status listing_check(const char *name, hub_files *files, tern_error *err);
 const hub_file **listing_blobs(const hub_files *files, size_t *n);
 void listing_free(hub_files *files);
 
-/* The address in a Link header that has rel="next" (mem_free); *url is NULL where there is none. */
+/* The address in a Link header that has rel="next" (mem_free); *url is NULL where there is none.
+ * TERN_E_FORMAT: an address in it has no end. */
 tern_status listing_next(const char *header, char **url, tern_error *err);
 
 /* "bytes FIRST-LAST/TOTAL"; false: it is something else. */

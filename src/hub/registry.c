@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
 
 enum { MOST_ENTRIES = 1000000, MOST_DEPTH = 16, HELD_FILES = 16, LITTER_SECONDS = 3600 };
 
-static const char unfinished_end[] = ".incomplete";
+static const char unfinished_end[] = ".incomplete", removed_kind[] = ".removed-", left_over[] = "left over";
 
 /* ---- folders ---- */
 
@@ -78,6 +79,15 @@ static bool ends_with(const char *text, const char *end)
   return n >= m && !strcmp(text + n - m, end);
 }
 
+/* 40 or 64 digits; what comes has ".incomplete" after them, of huggingface_hub with something random between. */
+static bool is_blob_name(const char *name)
+{
+  size_t n = strspn(name, "0123456789abcdef");
+  if (n != 40 && n != 64)
+    return false;
+  return !name[n] || (name[n] == '.' && ends_with(name, unfinished_end) && !strpbrk(name, " \t\n"));
+}
+
 static tern_status read_blobs(const cache_repo *r, registry *g, tern_error *err)
 {
   names found = {0};
@@ -97,9 +107,11 @@ static tern_status read_blobs(const cache_repo *r, registry *g, tern_error *err)
       status = err_nomem(err, "path");
     else if (lstat(path, &st) != 0 && errno != ENOENT)
       status = err_errno(err, path, "look up");
-    else if (!S_ISDIR(st.st_mode)) {
+    else if ((S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)) && is_blob_name(found.items[i])) {
       g->blobs[g->n_blobs++] = (registry_blob){.name = found.items[i],
                                                .bytes = (uint64_t)st.st_size,
+                                               .device = st.st_dev,
+                                               .inode = st.st_ino,
                                                .unfinished = ends_with(found.items[i], unfinished_end)};
       found.items[i] = NULL;
     }
@@ -121,23 +133,27 @@ static int by_number(const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
-/* Notes the blob that a link names: the last part of its target, where "blobs" stands before that. */
-static tern_status note_link(const char *path, const registry *g, registry_revision *v, size_t *capacity,
-                             tern_error *err)
+/* The blob that a link names, by the last part of its target where "blobs" stands before that. NULL: none. */
+static const registry_blob *named_by(const char *path, const registry *g)
 {
   char target[4096];
   ssize_t n = readlink(path, target, sizeof target - 1);
   if (n < 0)
-    return err_errno(err, path, "read the link");
+    return NULL;
   target[n] = 0;
   char *name = strrchr(target, '/');
   if (!name)
-    return TERN_OK;
+    return NULL;
   *name++ = 0;
   const char *folder = strrchr(target, '/');
   if (strcmp(folder ? folder + 1 : target, "blobs") != 0)
-    return TERN_OK;
-  const registry_blob *b = g->n_blobs ? bsearch(name, g->blobs, g->n_blobs, sizeof *g->blobs, blob_by_name) : NULL;
+    return NULL;
+  return g->n_blobs ? bsearch(name, g->blobs, g->n_blobs, sizeof *g->blobs, blob_by_name) : NULL;
+}
+
+static tern_status note_use(const registry_blob *b, const registry *g, registry_revision *v, size_t *capacity,
+                            tern_error *err)
+{
   if (!b)
     return TERN_OK;
   if (!mem_grow(&v->blobs, capacity, v->n_blobs + 1, sizeof *v->blobs))
@@ -146,7 +162,23 @@ static tern_status note_link(const char *path, const registry *g, registry_revis
   return TERN_OK;
 }
 
-static tern_status walk(const char *dir, int depth, const registry *g, registry_revision *v, size_t *capacity,
+/* Notes the blobs that an entry uses: the one that a link names (`own`: in this repo), and the file that it is or leads
+ * to, however it is spelled. */
+static tern_status note_entry(const char *path, bool own, const registry *g, registry_revision *v, size_t *capacity,
+                              tern_error *err)
+{
+  struct stat st;
+  if (own)
+    TRY(note_use(named_by(path, g), g, v, capacity, err));
+  if (stat(path, &st) != 0)
+    return errno == ENOENT || errno == ELOOP || errno == ENOTDIR ? TERN_OK : err_errno(err, path, "look up");
+  for (size_t i = 0; i < g->n_blobs; i++)
+    if (g->blobs[i].inode == st.st_ino && g->blobs[i].device == st.st_dev)
+      return note_use(&g->blobs[i], g, v, capacity, err);
+  return TERN_OK;
+}
+
+static tern_status walk(const char *dir, int depth, bool own, const registry *g, registry_revision *v, size_t *capacity,
                         tern_error *err)
 {
   names found = {0};
@@ -162,11 +194,13 @@ static tern_status walk(const char *dir, int depth, const registry *g, registry_
     else if (lstat(path, &st) != 0)
       status = err_errno(err, path, "look up");
     else if (S_ISLNK(st.st_mode))
-      status = note_link(path, g, v, capacity, err);
+      status = note_entry(path, own, g, v, capacity, err);
     else if (S_ISDIR(st.st_mode))
-      status = walk(path, depth + 1, g, v, capacity, err);
-    else /* where links cannot be made the bytes lie here */
+      status = walk(path, depth + 1, own, g, v, capacity, err);
+    else { /* where links cannot be made the bytes lie here, or are a blob under a second name */
       v->bytes += (uint64_t)st.st_size;
+      status = note_entry(path, false, g, v, capacity, err);
+    }
     mem_free(path);
   }
   free_names(&found);
@@ -207,7 +241,7 @@ static tern_status read_revisions(const cache_repo *r, registry *g, tern_error *
     registry_revision *v = &g->revisions[g->n_revisions++];
     *v = (registry_revision){.name = found.items[i], .refs = mem_strdup("")};
     found.items[i] = NULL;
-    status = path && v->refs ? walk(path, 0, g, v, &capacity, err) : err_nomem(err, "path");
+    status = path && v->refs ? walk(path, 0, true, g, v, &capacity, err) : err_nomem(err, "path");
     count_uses(g, v);
     mem_free(path);
   }
@@ -220,14 +254,14 @@ static tern_status read_revisions(const cache_repo *r, registry *g, tern_error *
 static tern_status note_ref(const cache_repo *r, const char *name, registry *g, tern_error *err)
 {
   char commit[REPO_COMMIT_ROOM];
-  if (!cache_read_ref(r, name, commit))
+  if (strchr(name, '\n') || !cache_read_ref(r, name, commit)) /* git has none with line ends */
     return TERN_OK;
   for (size_t i = 0; i < g->n_revisions; i++) {
     registry_revision *v = &g->revisions[i];
     if (strcmp(v->name, commit) != 0)
       continue;
     buf refs = {0};
-    buf_addf(&refs, "%s%s%s", v->refs, *v->refs ? ", " : "", name);
+    buf_addf(&refs, "%s%s%s", v->refs, *v->refs ? "\n" : "", name);
     char *text = buf_take(&refs);
     if (!text)
       return err_nomem(err, "refs");
@@ -270,32 +304,96 @@ static tern_status read_refs(const cache_repo *r, const char *prefix, int depth,
   return status;
 }
 
-/* Our own temporary names, where they are old enough to be nobody's. */
+/* ".KIND-PROCESS-RANDOM", as this room names what is not finished. */
+static bool has_our_form(const char *name, const char *kind)
+{
+  size_t n = strlen(kind);
+  if (strncmp(name, kind, n) != 0)
+    return false;
+  name += n;
+  size_t digits = strspn(name, "0123456789");
+  return digits && name[digits] == '-' && strlen(name + digits + 1) == 8 &&
+         strspn(name + digits + 1, "0123456789abcdef") == 8;
+}
+
+/* What is being removed is nobody's at once; what is being made, when it is old. */
+static bool is_litter(const char *dir, const char *name)
+{
+  struct stat st;
+  if (has_our_form(name, removed_kind))
+    return true;
+  if (!has_our_form(name, ".snapshot-") && !has_our_form(name, ".ref-"))
+    return false;
+  char *path = path_join(dir, name);
+  bool old = path && lstat(path, &st) == 0 && time(NULL) - st.st_mtime >= LITTER_SECONDS;
+  mem_free(path);
+  return old;
+}
+
 static tern_status read_litter(const cache_repo *r, registry *g, tern_error *err)
 {
-  static const char *const ours[] = {".snapshot-", ".ref-", ".removed-"};
   names found = {0};
   TRY(list_folder(r->dir, &found, err));
   g->litter = mem_array(found.n + 1, sizeof *g->litter);
   tern_status status = g->litter ? TERN_OK : err_nomem(err, "names");
-  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++)
+    if (is_litter(r->dir, found.items[i])) {
+      g->litter[g->n_litter++] = found.items[i];
+      found.items[i] = NULL;
+    }
+  free_names(&found);
+  return status;
+}
+
+/* The repo's folder and those in it are folders, and not links to some. */
+static tern_status check_folders(const cache_repo *r, tern_error *err)
+{
+  static const char *const folders[] = {"", "blobs", "snapshots", "refs"};
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && i < sizeof folders / sizeof *folders; i++) {
     struct stat st;
-    char *path = path_join(r->dir, found.items[i]);
-    bool old = path && lstat(path, &st) == 0 && time(NULL) - st.st_mtime >= LITTER_SECONDS;
-    for (size_t k = 0; old && found.items[i] && k < sizeof ours / sizeof *ours; k++)
-      if (!strncmp(found.items[i], ours[k], strlen(ours[k]))) {
-        g->litter[g->n_litter++] = found.items[i];
-        found.items[i] = NULL;
-      }
+    char *path = *folders[i] ? path_join(r->dir, folders[i]) : mem_strdup(r->dir);
+    if (!path)
+      status = err_nomem(err, "path");
+    else if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+      status = err_set(err, TERN_E_UNSUPPORTED, "%s: is a symbolic link, or no folder: nothing is removed there", path);
     mem_free(path);
   }
+  return status;
+}
+
+tern_status registry_look_elsewhere(const cache_repo *r, registry *g, tern_error *err)
+{
+  const char *self = strrchr(r->dir, '/');
+  char *root = self ? mem_strndup(r->dir, (size_t)(self - r->dir)) : NULL;
+  names found = {0};
+  tern_status status = root ? list_folder(root, &found, err) : err_nomem(err, "path");
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    char id[REPO_ID_ROOM];
+    buf path = {0};
+    registry_revision v = {0};
+    size_t capacity = 0;
+    if (!repo_of_folder(found.items[i], id) || !strcmp(found.items[i], self + 1))
+      continue;
+    buf_addf(&path, "%s/%s/snapshots", root, found.items[i]);
+    if (path.failed)
+      status = err_nomem(err, "path");
+    else if (file_is_directory(path.data))
+      status = walk(path.data, 0, false, g, &v, &capacity, err);
+    count_uses(g, &v);
+    g->lent |= v.n_blobs > 0;
+    mem_free(v.blobs);
+    buf_free(&path);
+  }
   free_names(&found);
+  mem_free(root);
   return status;
 }
 
 tern_status registry_read(const cache_repo *r, registry *out, tern_error *err)
 {
   *out = (registry){0};
+  TRY(check_folders(r, err));
   TRY(read_blobs(r, out, err));
   TRY(read_revisions(r, out, err));
   TRY(read_refs(r, "", 0, out, err));
@@ -319,12 +417,12 @@ void registry_free(registry *g)
   *g = (registry){0};
 }
 
-/* Whether `name` is one of "a, b, c". */
+/* Whether `name` is one of the list's lines. */
 static bool is_among(const char *list, const char *name)
 {
   size_t n = strlen(name);
-  for (const char *at = list; *at; at += strspn(at, ", ")) {
-    size_t length = strcspn(at, ",");
+  for (const char *at = list; *at; at += *at == '\n') {
+    size_t length = strcspn(at, "\n");
     if (length == n && !memcmp(at, name, n))
       return true;
     at += length;
@@ -351,14 +449,15 @@ const registry_revision *registry_find(const registry *g, const char *revision)
 
 /* ---- plans ---- */
 
-/* Takes over `path`. */
-static tern_status add_item(registry_plan *plan, char *path, uint64_t bytes, const char *why, tern_error *err)
+/* Takes over `path`, which lies below its first `parent` bytes. */
+static tern_status add_item(registry_plan *plan, char *path, size_t parent, uint64_t bytes, const char *why,
+                            tern_error *err)
 {
   if (!path || !mem_grow(&plan->items, &plan->capacity, plan->n + 1, sizeof *plan->items)) {
     mem_free(path);
     return err_nomem(err, "plan");
   }
-  plan->items[plan->n++] = (registry_item){path, bytes, why};
+  plan->items[plan->n++] = (registry_item){path, bytes, why, parent};
   plan->bytes += bytes;
   return TERN_OK;
 }
@@ -392,8 +491,8 @@ static tern_status add_blob(const cache_repo *r, const registry_blob *b, registr
   TRY(is_held(r, b->name, &held, err));
   if (held)
     return TERN_OK;
-  return add_item(plan, below(r, "blobs/", b->name), b->bytes, b->unfinished ? "unfinished" : "no revision uses it",
-                  err);
+  return add_item(plan, below(r, "blobs/", b->name), strlen(r->dir), b->bytes,
+                  b->unfinished ? "unfinished" : "no revision uses it", err);
 }
 
 tern_status registry_plan_unused(const cache_repo *r, const registry *g, registry_plan *plan, tern_error *err)
@@ -402,18 +501,18 @@ tern_status registry_plan_unused(const cache_repo *r, const registry *g, registr
     if (!g->blobs[i].uses)
       TRY(add_blob(r, &g->blobs[i], plan, err));
   for (size_t i = 0; i < g->n_litter; i++)
-    TRY(add_item(plan, below(r, "", g->litter[i]), 0, "left over", err));
+    TRY(add_item(plan, below(r, "", g->litter[i]), strlen(r->dir), 0, left_over, err));
   return TERN_OK;
 }
 
-/* The refs that lead to it, "main, v1.0". */
+/* The refs that lead to it. */
 static tern_status add_refs(const cache_repo *r, const registry_revision *v, registry_plan *plan, tern_error *err)
 {
-  for (const char *at = v->refs; *at; at += strspn(at, ", ")) {
-    size_t n = strcspn(at, ",");
+  for (const char *at = v->refs; *at; at += *at == '\n') {
+    size_t n = strcspn(at, "\n");
     buf path = {0};
     buf_addf(&path, "%s/refs/%.*s", r->dir, (int)n, at);
-    TRY(add_item(plan, buf_take(&path), 0, "revision", err));
+    TRY(add_item(plan, buf_take(&path), strlen(r->dir), 0, "revision", err));
     at += n;
   }
   return TERN_OK;
@@ -426,20 +525,53 @@ tern_status registry_plan_revision(const cache_repo *r, const registry *g, const
   uint64_t own = which->bytes;
   for (size_t i = 0; i < which->n_blobs; i++)
     own -= g->blobs[which->blobs[i]].bytes;
-  TRY(add_item(plan, below(r, "snapshots/", which->name), own, "revision", err));
+  TRY(add_item(plan, below(r, "snapshots/", which->name), strlen(r->dir), own, "revision", err));
   TRY(add_refs(r, which, plan, err));
   buf_addf(&tree, "%s/trees/%s.json", r->dir, which->name); /* huggingface_hub's note of the file list */
   char *path = buf_take(&tree);
   if (path && access(path, F_OK) == 0)
-    TRY(add_item(plan, path, 0, "revision", err));
+    TRY(add_item(plan, path, strlen(r->dir), 0, "revision", err));
   else
     mem_free(path);
   for (size_t i = 0; i < which->n_blobs; i++) {
     const registry_blob *b = &g->blobs[which->blobs[i]];
     if (b->uses == 1)
-      TRY(add_item(plan, below(r, "blobs/", b->name), b->bytes, "revision", err));
+      TRY(add_item(plan, below(r, "blobs/", b->name), strlen(r->dir), b->bytes, "revision", err));
   }
   return TERN_OK;
+}
+
+tern_status registry_is_held(const cache_repo *r, const registry *g, const registry_revision *which, bool *held,
+                             tern_error *err)
+{
+  size_t n = which ? which->n_blobs : g->n_blobs;
+  *held = false;
+  for (size_t i = 0; i < n && !*held; i++)
+    TRY(is_held(r, g->blobs[which ? which->blobs[i] : i].name, held, err));
+  return TERN_OK;
+}
+
+static bool has_path(const registry_plan *plan, const char *path)
+{
+  for (size_t i = 0; i < plan->n; i++)
+    if (!strcmp(plan->items[i].path, path))
+      return true;
+  return false;
+}
+
+void registry_plan_keep(registry_plan *plan, const registry_plan *now)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < plan->n; i++) {
+    registry_item item = plan->items[i];
+    if (!strcmp(item.why, left_over) || has_path(now, item.path)) {
+      plan->items[n++] = item;
+      continue;
+    }
+    plan->bytes -= item.bytes;
+    mem_free(item.path);
+  }
+  plan->n = n;
 }
 
 /* nftw has no room for a pointer of ours. */
@@ -452,12 +584,34 @@ static int add_size(const char *path, const struct stat *st, int type, struct FT
   return 0;
 }
 
+static tern_status add_folder(registry_plan *plan, const char *path, const char *why, tern_error *err)
+{
+  const char *slash = strrchr(path, '/');
+  return add_item(plan, mem_strdup(path), slash ? (size_t)(slash - path) : 0, tree_bytes, why, err);
+}
+
 tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_error *err)
 {
   tree_bytes = 0;
   if (nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) != 0)
     return err_errno(err, path, "look through");
-  return add_item(plan, mem_strdup(path), tree_bytes, "revision", err);
+  return add_folder(plan, path, "revision", err);
+}
+
+tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err)
+{
+  names found = {0};
+  TRY(list_folder(folder, &found, err));
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    char *path = has_our_form(found.items[i], removed_kind) ? path_join(folder, found.items[i]) : NULL;
+    tree_bytes = 0;
+    if (path && nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) == 0) /* else another process was quicker */
+      status = add_folder(plan, path, left_over, err);
+    mem_free(path);
+  }
+  free_names(&found);
+  return status;
 }
 
 /* ---- removing ---- */
@@ -469,20 +623,19 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 /* A folder is renamed first, so that it goes at once for whoever looks. */
-static tern_status remove_folder(const char *path, tern_error *err)
+static tern_status remove_folder(const registry_item *item, tern_error *err)
 {
   uint32_t drawn = 0;
   buf fresh = {0};
-  const char *slash = strrchr(path, '/'), *in_snapshots = strstr(path, "/snapshots/");
-  int n = in_snapshots && !strchr(in_snapshots + 11, '/') ? (int)(in_snapshots - path) : (int)(slash - path);
   if (getrandom(&drawn, sizeof drawn, GRND_NONBLOCK) < 0)
     drawn = (uint32_t)time(NULL);
-  buf_addf(&fresh, "%.*s/.removed-%ld-%08x", n, path, (long)getpid(), (unsigned)drawn);
+  buf_add(&fresh, item->path, item->parent);
+  buf_addf(&fresh, "%s%s%ld-%08x", item->parent ? "/" : "", removed_kind, (long)getpid(), (unsigned)drawn);
   tern_status status = fresh.failed ? err_nomem(err, "path") : TERN_OK;
-  if (status == TERN_OK && rename(path, fresh.data) != 0)
-    status = errno == ENOENT ? TERN_OK : err_errno(err, path, "remove");
+  if (status == TERN_OK && rename(item->path, fresh.data) != 0)
+    status = errno == ENOENT ? TERN_OK : err_errno(err, item->path, "remove");
   else if (status == TERN_OK && nftw(fresh.data, remove_one, HELD_FILES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0)
-    status = err_errno(err, fresh.data, "remove");
+    status = errno == ENOENT ? TERN_OK : err_errno(err, fresh.data, "remove");
   buf_free(&fresh);
   return status;
 }
@@ -495,7 +648,7 @@ tern_status registry_remove(const registry_plan *plan, tern_error *err)
     if (lstat(path, &st) != 0 && errno == ENOENT)
       continue;
     if (S_ISDIR(st.st_mode))
-      TRY(remove_folder(path, err));
+      TRY(remove_folder(&plan->items[i], err));
     else if (unlink(path) != 0 && errno != ENOENT)
       return err_errno(err, path, "remove");
   }

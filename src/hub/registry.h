@@ -9,18 +9,22 @@
 #ifndef TERN_HUB_REGISTRY_H
 #define TERN_HUB_REGISTRY_H
 
+#include <sys/types.h>
+
 #include "hub/cache.h"
 
 typedef struct registry_blob {
   char *name; /* in blobs/ */
   uint64_t bytes;
-  size_t uses; /* snapshots that name it */
+  size_t uses; /* snapshots that name it, or lead to it; of other repos too after registry_look_elsewhere */
   bool unfinished;
+  dev_t device; /* of the file itself */
+  ino_t inode;
 } registry_blob;
 
 typedef struct registry_revision {
   char *name;    /* the folder in snapshots/, a commit */
-  char *refs;    /* "main, v1.0"; "" where none leads here */
+  char *refs;    /* "main\nv1.0"; "" where none leads here */
   size_t *blobs; /* [n_blobs] which ones it names, ascending */
   size_t n_blobs;
   uint64_t bytes; /* of those */
@@ -31,12 +35,17 @@ typedef struct registry {
   size_t n_blobs;
   registry_revision *revisions; /* by name */
   size_t n_revisions;
+  bool lent;     /* another repo leads to a blob of this one */
   char **litter; /* entries of the repo's folder that a killed process left; names */
   size_t n_litter;
 } registry;
 
-/* A folder that is not there is an empty one. Free in any case. */
+/* A folder that is not there is an empty one. What is in blobs/ and has no blob's name is left aside: it is not the
+ * cache's. TERN_E_UNSUPPORTED where one of the folders is a symbolic link: what it leads to is not the cache's either.
+ * Free in any case. */
 tern_status registry_read(const cache_repo *r, registry *out, tern_error *err);
+/* Counts what other repos of the same cache use of this one's blobs; no tool makes such links, but hands do. */
+tern_status registry_look_elsewhere(const cache_repo *r, registry *g, tern_error *err);
 void registry_free(registry *g);
 /* The revision that a ref, or a commit or the beginning of one (7 digits or more), names; NULL: none, or several. */
 const registry_revision *registry_find(const registry *g, const char *revision);
@@ -46,6 +55,7 @@ typedef struct registry_item {
   char *path;
   uint64_t bytes;
   const char *why; /* "revision", "no revision uses it", "unfinished", "left over" */
+  size_t parent; /* so much of `path` is the folder in which what goes gets its temporary name: outside of snapshots/ */
 } registry_item;
 
 typedef struct registry_plan {
@@ -61,6 +71,13 @@ tern_status registry_plan_revision(const cache_repo *r, const registry *g, const
                                    registry_plan *plan, tern_error *err);
 /* A folder with all that is below it. */
 tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_error *err);
+/* What a killed removal left in `folder`: of folders that went whole. */
+tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err);
+/* Whether somebody is writing one of the blobs that `which` uses; NULL: any of the repo's. */
+tern_status registry_is_held(const cache_repo *r, const registry *g, const registry_revision *which, bool *held,
+                             tern_error *err);
+/* Leaves in `plan` what `now`, a plan made later, has too; and what was left over. */
+void registry_plan_keep(registry_plan *plan, const registry_plan *now);
 /* Removes what the plan has. What somebody else removed meanwhile is no error. */
 tern_status registry_remove(const registry_plan *plan, tern_error *err);
 void registry_plan_free(registry_plan *plan);

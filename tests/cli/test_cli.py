@@ -113,6 +113,9 @@ def test_usage():
     expect("an empty value", 2, "logits", MODEL, "--ids", "1", "--steps=", err="--steps")
     expect("a value for a switch", 2, "logits", MODEL, "--ids", "1", "--all=7", err="--all")
     expect("no model", 2, "logits", "--ids", "1")
+    for verb, here in {"list": "tern ls", "show": "tern inspect", "-m": "tern run MODEL"}.items():
+        expect(f"another engine's {verb}", 2, verb, err=here)
+    expect("another engine's number of tokens", 2, "run", MODEL, "x", "--num-predict", "3", err="--max-tokens")
     expect("an empty verb", 2, "", err=r'unknown verb ""')
     expect("an empty model", 1, "inspect", "", err=r'"": no such')
     expect("help of an empty verb", 2, "help", "", err=r'unknown verb ""')
@@ -325,7 +328,7 @@ def test_inspect():
         expect("ls with nothing there", 0, "ls", env=env)
         tally.check("ls --json with nothing there", document("ls --json", "ls", "--json", env=env) in ([], {"models": []}))
         expect("run without a model where none is", 1, "run", env=env)
-        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*`tern pull some/model` downloads it.*hold none$")
+        expect("a repo that is not there", 1, "inspect", "some/model", env=env, err="some/model: no such .*`tern pull some/model` downloads it.*hold none: ")
         expect("a revision that is not there", 1, "inspect", "some/model@v1", env=env, err="some/model@v1: no such .*`tern pull some/model@v1`")
         for name in ("model", "./some/model", "a/b/c", "some/", "/model"):
             done = expect(f"{name}: not a repo's name", 1, "inspect", name, env=env, err="no such")

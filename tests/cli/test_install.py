@@ -120,6 +120,15 @@ def check_completions(prefix, verbs):
         tally.check(f"bash: flags of {verb}", offered("tern", verb, "-") == flags_of(verb), str(offered("tern", verb, "-")))
     tally.check("bash: choices", offered("tern", "run", "--numerics", "") == {"exact", "native", "fast"})
     tally.check("bash: files", "CMakeLists.txt" in offered("tern", "run", "--file", str(ROOT) + "/CMakeL").pop())
+    with tempfile.TemporaryDirectory() as home:
+        hostile = "$(touch pwned);`touch pwned`*'\""
+        model = Path(home) / "models" / "org" / hostile
+        shutil.copytree(LLAMA, model)
+        path["TERN_HOME"] = home
+        said = sh("bash", "-c", BASH, "bash", bash, "tern", "run", "org/$", env=path, cwd=home)[1]
+        tally.check("bash: a model's name is text", said == f"org/{hostile}\n", said)
+        tally.check("bash: and runs nothing", not list(Path(home).rglob("pwned")))
+        path["TERN_HOME"] = "/nowhere"
     tally.check("bash: shells", offered("tern", "completions", "") == {"bash", "zsh", "fish"})
     tally.check("bash: nothing for numbers", offered("tern", "run", "--seed", "") == set())
     for shell, file in (("zsh", share / "zsh" / "site-functions" / "_tern"), ("fish", share / "fish" / "vendor_completions.d" / "tern.fish")):
@@ -130,6 +139,30 @@ def check_completions(prefix, verbs):
             ok(f"{shell}: syntax", [shell, "-n", file])
         else:
             tally.skip(f"{shell}: syntax", f"{shell} is not installed")
+
+
+def check_foreign_names(prefix, folder):
+    """Names of models and files come from elsewhere: they are offered as they are, and no shell runs what is in them."""
+    bash = prefix / "share" / "bash-completion" / "completions" / "tern"
+    home, here = folder / "home", folder / "here"
+    names = {"$(touch ran1)", "`touch ran2`", "${x:=$(touch ran3)}", "two words", "*", "~", "it's"}
+    for name in names:
+        shutil.copytree(LLAMA, home / "models" / name)
+    files = {"$(touch ran4).gguf", "three words here", "?"}
+    here.mkdir()
+    for name in files:
+        (here / name).touch()
+    env = {"PATH": f"{prefix / 'bin'}:{os.environ['PATH']}", "TERN_HOME": str(home), "HF_HUB_CACHE": "/nowhere"}
+
+    def offered(*words):
+        return set(filter(None, sh("bash", "-c", BASH, "bash", bash, *words, env=env, cwd=here)[1].split("\n")))
+
+    tally.check("bash: models and files as they are", offered("tern", "run", "") == names | files, offered("tern", "run", ""))
+    tally.check("bash: those that begin so", offered("tern", "run", "t") == {"two words", "three words here"}, offered("tern", "run", "t"))
+    tally.check("bash: of a flag with a model", offered("tern", "run", "--draft-model", "$") == {n for n in names | files if n[0] == "$"})
+    tally.check("bash: files of a flag", offered("tern", "run", "--file", "") == files, offered("tern", "run", "--file", ""))
+    tally.check("bash: files of a verb", offered("tern", "import", "") == files, offered("tern", "import", ""))
+    tally.check("bash: nothing ran", {p.name for p in here.iterdir()} == files, [p.name for p in here.iterdir()])
 
 
 def check_linked():
@@ -157,6 +190,7 @@ def main():
         check_library(prefix, folder)
         check_pages(prefix, verbs)
         check_completions(prefix, verbs)
+        check_foreign_names(prefix, folder)
     check_linked()
     for bad, why in (((), "no SHELL"), (("tcsh",), '"tcsh" is not')):
         done = tern("completions", *bad)

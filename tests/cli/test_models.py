@@ -82,6 +82,29 @@ def test_hub(folder):
     tally.check("ls knows what they are", all(m["type"] == "llama" and m["fits"] and m["size"] > 0 and "error" not in m for m in listed), listed)
 
 
+def test_without_main(folder):
+    """A repo of which main is not there, but other revisions are: those are found by their names, and nothing is guessed."""
+    home = Home(folder)
+    feat, v2 = home.in_hub("rev/m", "b" * 40, ref="feat"), home.in_hub("rev/m", "c" * 40, ref="v2")
+    dangling = home.in_hub("rev/dangling", "d" * 40, ref="v1")
+    (dangling.parents[1] / "refs" / "main").write_text("e" * 40)
+    partial = home.in_hub("rev/partial", "d" * 40, ref="v1")
+    (partial.parent / ("e" * 40)).mkdir()
+    (partial.parents[1] / "refs" / "main").write_text("e" * 40)
+    for name, place in ("rev/m@feat", feat), ("rev/m@v2", v2), ("rev/m@" + "b" * 40, feat), ("rev/dangling@v1", dangling), ("rev/partial@v1", partial):
+        same(f"without main: {name[:14]}", home.path_of(name), place)
+    for name in "rev/m", "rev/dangling", "rev/partial", feat.parents[1]:
+        said = home.path_of(name)
+        tally.check(f"without main: {str(name)[-12:]} names none", said.startswith("exit 1") and ("@REV" in said or "config.json" in said), said)
+    listed = json.loads(tern("ls", "--json", env=home.env).out)
+    same("without main: ls", [(m["id"], m.get("revision")) for m in listed], [("rev/dangling", "v1"), ("rev/m", "feat"), ("rev/partial", "v1")])
+    same("without main: ls of both", len(listed[1]["revisions"]), 2)
+    shutil.rmtree(dangling.parents[1])
+    shutil.rmtree(partial.parents[1])
+    done = tern("run", "hello there", env=home.env)
+    tally.check("without main: the one model there is has to be named too", done.status == 1 and "rev/m" in done.error_line and "@REV" in done.error_line, done.err)
+
+
 def test_ls_of_a_bad_model(folder):
     home = Home(folder)
     place = home.in_hub("org/odd")
@@ -232,6 +255,28 @@ def test_hostile_names(folder):
     (model / "config.json").write_text(json.dumps({**values, "model_type": f"llamb{evil}"}))
     done = tern("inspect", model)
     tally.check("hostile names: of a type", done.status == 1 and not re.search("[\x1b\x07\u202e]", done.out.decode() + done.err), done.err)
+
+
+def test_broken_names(folder):
+    """One folder whose name is not UTF-8 takes no JSON with it: its bytes are U+FFFD there."""
+    home = Home(folder)
+    home.in_hub("me/good")
+    home.in_hub("me/\udcff\udce2\udc82x", ref="v\udcfe")
+    snapshot = home.in_hub("me/\udcff\udce2\udc82x", commit="b" * 40)
+    (snapshot.parent / "\udcfd").mkdir()
+    done = tern("ls", "--json", env=home.env)
+    rows = {m["id"]: m for m in json.loads(done.out or b"[]")}
+    bad = rows.get("me/\ufffd\ufffdx")
+    tally.check("broken names: ls", done.status == 0 and len(rows) == 2 and "me/good" in rows and bad and bad["path"].endswith("models--me--\ufffd\ufffdx/snapshots/" + "b" * 40), done.err)
+    tally.check("broken names: refs", bad and {"commit": "a" * 40, "refs": ["v\ufffd"]}.items() <= bad["revisions"][0].items() and bad["revisions"][2]["commit"] == "\ufffd", bad)
+    done = tern("inspect", snapshot, "--json", env=home.env)
+    tally.check("broken names: inspect", done.status == 0 and json.loads(done.out)["path"].endswith("x/snapshots/" + "b" * 40), done.err)
+    done = tern("bench", snapshot, "--json", "-p", "2", "-n", "2", "-r", "1", env=home.env)
+    tally.check("broken names: bench", done.status == 0 and "\ufffd" in json.loads(done.out)["model"], done.err)
+    (snapshot.parents[1] / "blobs").mkdir()
+    (snapshot.parents[1] / "blobs" / ("c" * 40)).write_bytes(b"x")
+    done = tern("gc", "--json", "--yes", env=home.env)
+    tally.check("broken names: gc", done.status == 0 and "\ufffd" in json.loads(done.out)["removed"][0]["path"], done.err)
 
 
 def main():

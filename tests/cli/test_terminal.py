@@ -173,8 +173,13 @@ def test_history(folder):
     Chat(home).leave()
     lines = file.read_text().splitlines()
     tally.check("a long file is shortened", len(lines) == 1000 and lines[-1] == '"entry 2499"', len(lines))
-    for label, spoil in {"a folder": lambda: file.mkdir(), "a full disk": lambda: file.symlink_to("/dev/full")}.items():
-        file.unlink() if file.is_file() else None
+    file.write_text('"cut')
+    chat = Chat(home)
+    chat.say("behind it")
+    chat.leave()
+    tally.check("a line that was cut costs itself alone", file.read_text() == '"cut\n"behind it"\n', file.read_text())
+    for label, spoil in {"a fifo": lambda: os.mkfifo(file), "a folder": lambda: file.mkdir(), "a full disk": lambda: file.symlink_to("/dev/full")}.items():
+        file.unlink() if file.exists() else None
         spoil()
         chat = Chat(home)
         chat.say("goes on")
@@ -185,24 +190,57 @@ def test_history(folder):
 
 def test_signals(folder):
     chat = Chat(folder / "signals")
-    chat.keys("half a line\3")
-    tally.check("Ctrl-C drops the line", "Ctrl-C again" in chat.await_prompt())
+    chat.keys("half a line")
+    chat.read("a line$")  # what is not read yet is dropped by the kernel
+    chat.keys("\3")
+    tally.check("Ctrl-C drops the line", "Ctrl-C again" not in chat.await_prompt())
+    chat.keys("\3")
+    tally.check("on an empty one it tells how to leave", "Ctrl-C again" in chat.await_prompt())
+    chat.keys("more")
+    chat.read("more$")
+    chat.keys("\3")
+    chat.await_prompt()
     chat.say("whole")
     tally.check("and nothing of it is left", chat.saved(folder) == ["whole"], chat.saved(folder))
     chat.keys("\3")
     chat.await_prompt()
     chat.keys("\3")
     tally.check("twice ends with 130", chat.status() == 130)
+    tally.check("on a line of its own", chat.saw.endswith("\r\n"), chat.saw[-60:])
     chat = Chat(folder / "signals", "--max-tokens", "-1", "--ignore-eos", "--ctx", "100000")
     chat.keys("tell me everything\r")
     time.sleep(0.5)
+    chat.keys("typed ahead")
+    time.sleep(0.2)
     chat.keys("\3")
-    chat.await_prompt()
+    got = chat.await_prompt()
+    tally.check("what is typed meanwhile is not mixed in", got.rfind("typed ahead") < 0 or got.rfind("typed ahead") > got.rfind(">>> "), got[-200:])
+    chat.keys("\25")
     chat.keys("/stats\r")
     tally.check("Ctrl-C stops an answer", "stopped after" in chat.await_prompt())
     os.kill(chat.pid, signal.SIGTERM)
     tally.check("SIGTERM at the prompt", chat.status() == 143)
     tally.check("the terminal is as it was", chat.saw.rfind("\33[?2004l") > chat.saw.rfind("\33[?2004h"))
+
+
+def test_stop(folder):
+    """Ctrl-Z and fg: the terminal is the shell's meanwhile, and the line is there again."""
+    chat = Chat(folder / "stop")
+    modes = termios.tcgetattr(chat.fd)
+    chat.keys("half ")
+    chat.read("half $")
+    chat.keys("\32")
+    until = time.monotonic() + 10
+    while time.monotonic() < until and not os.waitpid(chat.pid, os.WNOHANG | os.WUNTRACED)[0]:
+        time.sleep(0.01)
+    tally.check("stopped: the terminal is a terminal", termios.tcgetattr(chat.fd)[3] & termios.ICANON and "2004l" in chat.read("2004l"))
+    os.kill(chat.pid, signal.SIGCONT)
+    chat.read("half ")
+    chat.say("a line")
+    tally.check("going on: the line is there", chat.saved(folder) == ["half a line"], chat.saved(folder))
+    chat.keys("\34")
+    tally.check("Ctrl-\\ ends it", chat.status() == 131)
+    tally.check("and the terminal is as it was", chat.saw.rfind("\33[?2004l") > chat.saw.rfind("\33[?2004h"), repr(chat.saw[-80:]))
 
 
 def test_resize(folder):
@@ -217,6 +255,22 @@ def test_resize(folder):
     chat.leave()
 
 
+def test_held(folder):
+    """Output that is held while the window changes: the answer goes on after it."""
+    chat = Chat(folder / "held", "--max-tokens", "-1", "--ignore-eos", "--ctx", "600")
+    chat.keys("tell me everything\r")
+    time.sleep(0.3)
+    chat.keys("\23")  # Ctrl-S
+    time.sleep(0.5)
+    chat.resize(40)
+    os.kill(chat.pid, signal.SIGWINCH)
+    time.sleep(0.2)
+    chat.keys("\21")
+    tally.check("an answer outlives it", "error" not in chat.await_prompt(), chat.saw[-200:])
+    tally.check("and so does the conversation", chat.saved(folder) == ["tell me everything"])
+    chat.leave()
+
+
 def test_plain(folder):
     chat = Chat(folder / "dumb", env={"TERM": "dumb"})
     chat.keys("plain\n")
@@ -226,6 +280,33 @@ def test_plain(folder):
     done = tern("chat", MODEL, "--max-tokens", "1", stdin="Hé\nsecond\n".encode(), env={"TERN_HOME": str(folder / "pipe")})
     tally.check("a pipe: answers alone on stdout", done.status == 0 and ">>>" not in done.out.decode() + done.err, done.err)
     tally.check("a pipe: nothing is kept", not (folder / "pipe" / "history").exists())
+
+
+def on_terminal(*args):
+    """What a verb says on a terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(BINARY, [BINARY, *map(str, args)])
+    said = b""
+    while True:
+        try:
+            data = os.read(fd, 65536)
+        except OSError:
+            break
+        said += data
+        if not data:
+            break
+    os.waitpid(pid, 0)
+    os.close(fd)
+    return said.decode()
+
+
+def test_inspect():
+    short, whole = on_terminal("inspect", MODEL), on_terminal("inspect", MODEL, "-v")
+    tensor = "model.layers.0.self_attn.q_proj.weight"
+    tally.check("inspect at a terminal counts tensors", tensor not in short and "-v lists them" in short, short[-300:])
+    tally.check("inspect -v lists them", tensor in whole)
+    tally.check("inspect in a pipe lists them", tensor in tern("inspect", MODEL).out.decode())
 
 
 def test_progress():
@@ -256,7 +337,8 @@ def test_progress():
     out = b"".join(iter(lambda: os.read(reader, 65536), b""))
     tally.check("it ends well", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, said[-300:])
     tally.check("a bar while a long prompt is read", b"reading [" in said, said[-300:])
-    tally.check("it is wiped", said.endswith(b"\33[K"), said[-60:])
+    tally.check("it is wiped", b"\33[K" in said[said.rfind(b"reading ["):], said[-60:])
+    tally.check("an answer that was cut is told", b"cut after 1 tokens" in said, said[-100:])
     tally.check("stdout has the answer alone", b"reading" not in out and b"\33" not in out, out)
 
 
@@ -264,11 +346,12 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if edits(folder):
-            for test in (test_editing, test_paste, test_history, test_signals, test_resize):
+            for test in (test_editing, test_paste, test_history, test_signals, test_stop, test_resize, test_held):
                 test(folder)
         else:
             tally.skip("line editing", "tern was built without libedit")
         test_plain(folder)
+        test_inspect()
         test_progress()
     return tally.close()
 

@@ -9,6 +9,7 @@ another. Tests put repos in it, give them faults, and look at what was asked.
 Files of LFS_FROM bytes or more are kept as git-lfs keeps them: their resolve address redirects to the content host.
 Run as a script it serves a folder of ORG/NAME folders until it is killed."""
 
+import gzip
 import hashlib
 import json
 import socket
@@ -85,7 +86,10 @@ class Hub:
         self.repos, self.seen, self.token = {}, [], token
         self.lock = threading.Lock()
         self.api_faults = []  # of /api requests, in order; each is used once
-        self.next_link = None  # instead of the true next page
+        self.next_link = None  # instead of the true next page; "broken": an address without an end
+        self.rel = '; rel="next"'
+        self.link_cursor = self.preload = None  # more in the address, and another Link header before it
+        self.gzip = False  # answers of the API come compressed
         self.signed, self.used = 0, set()  # signatures of addresses on the content host
         self.expire_signatures = False  # each is good for one request
 
@@ -163,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
     # ---- answers ----
 
     def say(self, status, body, headers=(), kind="text/plain"):
+        if self.hub.gzip and status == 200:
+            body, headers = gzip.compress(body), [*headers, ("Content-Encoding", "gzip")]
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -240,7 +246,11 @@ class _Handler(BaseHTTPRequestHandler):
         if at + repo.page < len(entries):
             path = self.path.partition("?")[0]
             link = self.hub.next_link or f"{self.hub.url}{path}?recursive=true&cursor={at + repo.page}"
-            headers.append(("Link", f'<{link}>; rel="next"'))
+            link = f"{self.hub.url}{self.path}" if link == "itself" else link
+            link += f"&more={self.hub.link_cursor}" if self.hub.link_cursor else ""
+            headers.append(("Link", f'<{link}>{self.hub.rel}' if link != "broken" else '<http://a/; rel="next"'))
+            if self.hub.preload:
+                headers.append(("Link", "</style.css>; rel=preload; as=style"))
         return self.say(200, json.dumps(entries[at : at + repo.page]).encode(), headers, "application/json")
 
     @staticmethod

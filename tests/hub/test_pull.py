@@ -145,6 +145,8 @@ def test_revisions(hub):
             tally.check(f"its ref {revision[:9]}", ref.exists() == (revision != repo.commit) and not (home.repo(repo.id) / "refs" / "main").exists())
     with Home(hub) as home:
         refused("no such revision", home.pull("org/revs@v9"), 'no revision "v9"', "org/revs")
+        repo.refs["a" * 40] = repo.commit
+        refused("another commit than was asked for", home.pull("org/revs@" + "a" * 40), "a" * 40, "answers with " + repo.commit)
 
 
 def test_pages(hub):
@@ -154,9 +156,38 @@ def test_pages(hub):
         hub.forget()
         done = home.pull("org/pages")
         tally.check("a list of three pages", done.status == 0 and not home.whole(repo, tiny()) and len(hub.asked("hub", "/tree/")) == 3, done.err)
+        for label, cursor in ("long", "a" * 5000), ("behind another", None):
+            hub.link_cursor, hub.preload = cursor, not cursor
+            hub.forget()
+            done = home.pull("org/pages")
+            tally.check(f"a Link header that is {label}", done.status == 0 and len(hub.asked("hub", "/tree/")) == 3, done.err)
+        hub.link_cursor = hub.preload = None
+        for hub.rel in ';rel=next', '; rel = "next"', '; title="x"; REL="next"':
+            hub.forget()
+            tally.check(f"a next page by {hub.rel}", home.pull("org/pages").status == 0 and len(hub.asked("hub", "/tree/")) == 3)
+        hub.rel = '; rel="next"'
+        hub.gzip = True
+        tally.check("answers that come compressed", home.pull("org/pages").status == 0)
+        hub.gzip = False
+        hub.next_link = "itself"
+        refused("a page that names itself", home.pull("org/pages"), "names itself")
+        hub.next_link = "broken"
+        refused("a Link header without an end", home.pull("org/pages"), "Link header")
         hub.next_link = hub.content_url + "/api/models/org/pages/tree/x"
         refused("a list that goes on elsewhere", home.pull("org/pages"), "another host")
         hub.next_link = None
+
+
+def test_shards(hub):
+    shards = {f"model-{i:05}-of-00003.safetensors": b"%d" % i * 2000 for i in (1, 2, 3)}
+    repo = hub.repo("org/shards", tiny() | shards)
+    with Home(hub) as home:
+        tally.check("all shards", home.pull("org/shards").status == 0 and not home.whole(repo))
+    for missing in shards:
+        hub.repo("org/shards", tiny() | {k: v for k, v in shards.items() if k != missing})
+        with Home(hub) as home:
+            refused(f"a list without {missing}", home.pull("org/shards"), missing, "half a model")
+            tally.check("nothing is written", home.left() == [], home.left())
 
 
 def test_moved(hub):
@@ -259,6 +290,15 @@ def test_refusals(hub):
         refused("no name", tern("pull", env=home.env), "ORG/NAME", status=2)
         home.env["HF_ENDPOINT"] = "ftp://127.0.0.1/"
         refused("an endpoint of another scheme", home.pull("org/tiny"), "HF_ENDPOINT", status=2)
+        for endpoint in "ftp://user:hunter2@127.0.0.1", "user:hunter2@127.0.0.1":
+            home.env["HF_ENDPOINT"] = endpoint
+            done = home.pull("org/tiny")
+            tally.check(f"no password in the line about {endpoint[:3]}", done.status == 2 and "127.0.0.1" in done.error_line and "hunter2" not in done.err, done.err)
+        home.env["HF_ENDPOINT"] = hub.url.replace("://", "://user:hunter2@")
+        for name in "org/none", "org/closed", "org/tiny":
+            hub.api_faults = [Fault(status=418)] * (name == "org/tiny")
+            done = home.pull(name)
+            tally.check(f"no password in the line about {name}", done.status == 1 and hub.url in done.error_line and "hunter2" not in done.err, done.err)
         home.env["HF_ENDPOINT"] = "http://127.0.0.1:9"
         done = tern("pull", "org/tiny", env=home.env, timeout=120)
         refused("nobody at the endpoint", done, "127.0.0.1:9", "tried 6 times")
@@ -278,6 +318,8 @@ def test_offline(hub):
         tally.check("offline and there", done.status == 0 and done.out.decode().strip() == str(home.snapshot(repo)), done.err)
         tally.check("by its commit too", home.pull(f"org/tiny@{repo.commit}").status == 0)
         tally.check("asks nobody", not hub.asked())
+        (home.snapshot(repo) / "model.safetensors").unlink()
+        refused("offline and half of it there", home.pull("org/tiny"), "HF_HUB_OFFLINE", "safetensors")
 
 
 # ---- faults ----
@@ -333,6 +375,7 @@ def test_final_faults(hub):
         "a redirect to gopher": (Fault(location="gopher://127.0.0.1/"), ["only http and https"]),
         "a redirect in a circle": (Fault(location="?again"), ["more than 10 redirects"]),
         "an hour to wait": (Fault(status=429, retry_after="3600"), ["wait 3600 s"]),
+        "ages to wait": (Fault(status=429, retry_after="99999999999999999999"), ["the host asks to wait"]),
         "cut short for ever": (Fault(truncate=0), ["model.safetensors", "tried 6 times"]),
     }
     for label, (fault, words) in cases.items():
@@ -472,7 +515,7 @@ def test_resume(hub):
 
 def test_kill(hub):
     """A hundred kills at random moments: a snapshot that is visible is whole."""
-    files = tiny() | {f"model-{i:05}-of-00012.safetensors": os.urandom(random.randrange(1, 300000)) for i in range(12)}
+    files = tiny() | {f"model-{i:05}-of-00012.safetensors": os.urandom(random.randrange(1, 300000)) for i in range(1, 13)}
     repo = hub.repo("org/kill", files)
     broken, finished, cut = "", 0, 0
     with Home(hub) as home:
@@ -693,7 +736,7 @@ def test_library(hub):
         tally.check("both at once", process.returncode == 0 and done.returncode == 0 and not home.whole(repo), done.stderr[-800:])
 
 
-TESTS = [test_plain, test_choice, test_revisions, test_pages, test_moved, test_token, test_proxy, test_tls, test_refusals, test_offline, test_faults,
+TESTS = [test_plain, test_choice, test_revisions, test_pages, test_shards, test_moved, test_token, test_proxy, test_tls, test_refusals, test_offline, test_faults,
          test_final_faults, test_bad_lists, test_warnings, test_resume, test_kill, test_together, test_disk, test_links, test_bar, test_run, test_library]
 
 

@@ -76,7 +76,7 @@ def test_gc(hub):
         folder = home.repo(new.id) / "blobs"
         for name, size in ("f" * 64, 1000), ("e" * 64 + ".incomplete", 500), ("d" * 64 + ".1a2b3c4d.incomplete", 300):
             (folder / name).write_bytes(b"x" * size)
-        litter = home.repo(new.id) / ".snapshot-1-2"
+        litter = home.repo(new.id) / ".snapshot-1-00000002"
         litter.mkdir()
         (litter / "config.json").symlink_to("../../blobs/" + before[0])
         done = tern("gc", "--yes", "--json", env=home.env)
@@ -87,6 +87,16 @@ def test_gc(hub):
         done = tern("gc", "--yes", env=home.env)
         tally.check("and takes it when it is old", done.status == 0 and not litter.exists(), done.err)
         tally.check("both revisions are whole", not home.whole(old) and not home.whole(new))
+        inside, beside = home.repo(new.id) / ".removed-9-0000000a", home.cache / ".removed-9-0000000b"
+        org = home.folder / "own" / "models" / "me" / ".removed-9-0000000c"
+        other = home.cache / ".removed-mine"
+        for path in inside, beside, org, other:
+            path.mkdir(parents=True)
+            (path / "bytes").write_bytes(b"x" * 100)
+        told = json.loads(tern("gc", "--yes", "--json", env=home.env).out)
+        tally.check("what killed removals left goes, wherever", not inside.exists() and not beside.exists() and not org.exists() and len(told["removed"]) == 3, told)
+        tally.check("what has another name stays", other.exists())
+        shutil.rmtree(other)
         os.chmod(home.snapshot(old), 0)
         (folder / ("f" * 64)).write_bytes(b"x")
         done = tern("gc", "--yes", env=home.env)
@@ -102,6 +112,114 @@ def test_gc(hub):
     with Home(hub) as home:
         tally.check("no cache is an empty one", tern("gc", env=home.env).status == 0)
         refused("rm of what is not there", tern("rm", "org/none", env=home.env), "org/none")
+
+
+def test_killed(hub):
+    """rm that is killed: what is visible is whole, and gc takes the rest."""
+    repo = hub.repo("org/kill", tiny())
+    broken = left = ""
+    with Home(hub) as home:
+        for _ in range(20):
+            assert home.pull("org/kill").status == 0
+            for i in range(500):
+                (home.repo(repo.id) / "blobs" / f"{i:064x}").write_bytes(b"x" * 100)
+            process = subprocess.Popen([BINARY, "rm", "org/kill", "--yes"], env={**os.environ, **home.env}, stdout=subprocess.DEVNULL)
+            time.sleep(random.uniform(0, 0.02))
+            process.kill()
+            process.wait()
+            if home.snapshot(repo).exists():
+                broken = broken or home.whole(repo)
+            assert tern("gc", "--yes", env=home.env).status == 0
+            left = left or str([p for p in home.cache.iterdir() if p.name.startswith(".removed")] or "")
+        tally.check("a killed rm breaks nothing", not broken, broken)
+        tally.check("and gc finds what it left", not left, left)
+
+
+def test_places(hub):
+    """A cache in a folder named snapshots: temporary names stay in the cache."""
+    with Home(hub) as home:
+        home.cache = home.folder / "x" / "snapshots"
+        home.env["HF_HUB_CACHE"] = str(home.cache)
+        old, new = two_revisions(hub, home)
+        os.chmod(home.folder / "x", 0o555)
+        done = tern("rm", "org/two@v1", "--yes", env=home.env)
+        tally.check("rm of a revision there", done.status == 0 and not home.whole(new) and sorted(p.name for p in home.snapshot(new).parent.iterdir()) == [new.commit], done.err)
+        done = tern("rm", "org/two", "--yes", env=home.env)
+        tally.check("rm of a repo there", done.status == 0 and not home.repo(new.id).exists() and [p.name for p in (home.folder / "x").iterdir()] == ["snapshots"], done.err)
+        os.chmod(home.folder / "x", 0o755)
+
+
+def test_plain(hub):
+    """Directories under TERN_HOME: what ls shows goes, and nothing that lies elsewhere or is part of something else."""
+    repo = hub.repo("org/deep", tiny())
+    with Home(hub) as home:
+        own, outside = home.folder / "own", home.folder / "outside"
+        home.cache = own / "hub"
+        home.env["HF_HUB_CACHE"] = str(home.cache)
+        home.pull("org/deep")
+        for place in outside / "b", own / "models" / "me" / "mine", own / "single":
+            shutil.copytree(home.snapshot(repo), place)
+        (own / "a").symlink_to(outside)
+        (own / "linked").symlink_to(outside / "b")
+        refused("rm through a link", tern("rm", "a/b", "--yes", env=home.env), "a/b", "symbolic link")
+        for name in f"hub/models--org--deep/snapshots/{repo.commit}", "models/me/mine", f"models--org--deep/snapshots/{repo.commit}", "me/./mine", "single/":
+            done = tern("rm", name, "--yes", env=home.env)
+            tally.check(f"rm {name[:20]} is no id", done.status in (1, 2) and done.error_line.startswith("tern: error"), done.err)
+        tally.check("nothing went", not home.whole(repo) and (outside / "b" / "config.json").exists() and (own / "models" / "me" / "mine").exists())
+        for name in "linked", "me/mine", "single":
+            done = tern("rm", name, "--yes", env=home.env)
+            tally.check(f"rm {name}", done.status == 0, done.err)
+        tally.check("of a link the link goes", not (own / "linked").is_symlink() and (outside / "b" / "config.json").exists())
+        left = [own / "models" / ".removed-1-0000000a", own / "me" / ".removed-1-0000000b", own / ".removed-1-0000000c", outside / ".removed-1-0000000d"]
+        for path in left:
+            path.mkdir(parents=True)
+            (path / "bytes").write_bytes(b"x" * 100)
+        told = json.loads(tern("gc", "--yes", "--json", env=home.env).out)
+        tally.check("gc takes each place once, and none through a link", told["bytes"] == 300 and len(told["removed"]) == 3 and [p.exists() for p in left] == [False, False, False, True], told)
+
+
+def test_spelling(hub):
+    """Refs and links of every spelling, and folders that are not the cache's."""
+    with Home(hub) as home:
+        old, new = two_revisions(hub, home)
+        refs = home.repo(new.id) / "refs"
+        for name in "rel,main", "a b":
+            (refs / name).write_text(old.commit)
+        listed = json.loads(tern("ls", "--json", env=home.env).out)[0]
+        tally.check("refs are a list", sorted(r["refs"] for r in listed["revisions"]) == [["a b", "rel,main", "v1"], ["main"]], listed)
+        done = tern("rm", "org/two@rel,main", "--yes", env=home.env)
+        tally.check("a ref with a comma", done.status == 0 and sorted(p.name for p in refs.iterdir()) == ["main"] and not home.whole(new), done.err)
+        blob = home.repo(new.id) / "blobs"
+        for path in home.snapshot(new).iterdir():
+            name = path.resolve().name
+            path.unlink()
+            path.symlink_to(random.choice([f"../../blobs//{name}", f"../../blobs/./{name}", str(blob / name), f"../../../{home.repo(new.id).name}/blobs/{name}", f"../../snapshots/../blobs/{name}"]))
+        before = blobs(home, new)
+        tern("gc", "--yes", env=home.env)
+        tally.check("links of any spelling are uses", blobs(home, new) == before)
+        other = home.cache / "models--org--borrower" / "snapshots" / ("c" * 40)
+        other.mkdir(parents=True)
+        lent = blob / ("9" * 64)
+        lent.write_bytes(b"x")
+        (other / "config.json").symlink_to(f"../../../{home.repo(new.id).name}/blobs/{lent.name}")
+        tern("gc", "--yes", env=home.env)
+        tally.check("so are another repo's", lent.exists())
+        refused("and the lender stays", tern("rm", "org/two", "--yes", env=home.env), "another repo", "org/two")
+        (blob / "precious.txt").write_text("mine")
+        os.mkfifo(blob / ("8" * 64))
+        tern("gc", "--yes", env=home.env)
+        tally.check("what is no blob is not the cache's", (blob / "precious.txt").exists() and (blob / ("8" * 64)).exists())
+    for what in "blobs", "snapshots", "refs", "":
+        with Home(hub) as home:
+            home.pull("org/two")
+            outside, place = home.folder / "outside", home.repo("org/two") / what
+            place.rename(outside)
+            place.symlink_to(outside)
+            (outside / ("7" * 64)).write_bytes(b"x")
+            done = tern("gc", "--yes", env=home.env)
+            tally.check(f"gc does not follow a link: {what}", done.status == 0 and "passed over" in done.err and (outside / ("7" * 64)).exists(), done.err)
+            refused(f"nor does rm: {what}", tern("rm", "org/two", "--yes", env=home.env), "symbolic link")
+            tally.check(f"and all is there: {what}", (outside / ("7" * 64)).exists())
 
 
 def test_busy(hub):
@@ -156,6 +274,7 @@ def test_library_lock(hub):
         holder.stdout.readline()
         tern("gc", "--yes", env=home.env)
         tally.check("an unfinished download that is held stays", blob.exists())
+        refused("and rm leaves its repo", tern("rm", "org/lock", "--yes", env=home.env), "another process is downloading")
         holder.communicate(b"")
         tern("gc", "--yes", env=home.env)
         tally.check("and goes when nobody is at it", not blob.exists())
@@ -179,7 +298,34 @@ def test_ask(hub):
             tally.check(f"the answer {answer!r}", home.repo(repo.id).exists() != goes and process.returncode == (0 if goes else 1))
 
 
-TESTS = [test_rm, test_gc, test_busy, test_library_lock, test_ask]
+def test_meanwhile(hub):
+    """What comes into use while the question stands stays."""
+    repo = hub.repo("org/ask", tiny())
+    for words, goes in (["gc"], "e" * 64), (["rm", "org/ask@" + repo.commit], ""):
+        with Home(hub) as home:
+            home.pull("org/ask")
+            blob = home.repo(repo.id) / "blobs" / ("e" * 64)
+            blob.write_bytes(b"x")
+            other = home.repo(repo.id) / "snapshots" / ("d" * 40)
+            if words[0] == "rm":
+                other.mkdir()
+            leader, follower = pty.openpty()
+            process = subprocess.Popen([BINARY, *words], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+            os.close(follower)
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(leader, 1000)
+            other.mkdir(exist_ok=True)
+            (other / "config.json").symlink_to("../../blobs/" + (home.snapshot(repo) / "config.json").resolve().name)
+            (other / "more").symlink_to("../../blobs/" + blob.name)
+            os.write(leader, b"y\n")
+            process.communicate(timeout=20)
+            os.close(leader)
+            tally.check(f"{words[0]}: what is used now is there", (other / "config.json").exists() and (other / "more").exists() and process.returncode == 0, said)
+            tally.check(f"{words[0]}: the rest of the plan is done", home.snapshot(repo).exists() == (words[0] == "gc"))
+
+
+TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():

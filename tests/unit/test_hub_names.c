@@ -197,8 +197,13 @@ static void test_headers(void **state)
   next_is("<http://a/x?b=1>; rel=\"next\"", "http://a/x?b=1");
   next_is("<http://a/1>; rel=\"prev\", <http://a/2>; rel=\"next\"", "http://a/2");
   next_is("<http://a/1>; rel=next", "http://a/1");
+  next_is("<http://a/1>; rel = \"next\"", "http://a/1");
+  next_is("<http://a/1>;title=x;REL=\"next\"", "http://a/1");
+  next_is("<http://a/1>; rel=nextish", NULL);
   next_is("<http://a/1>; rel=\"prev\"", NULL);
-  next_is("<http://a/1; rel=\"next\"", NULL);
+  char *url;
+  assert_int_equal(listing_next("<http://a/1; rel=\"next\"", &url, NULL), TERN_E_FORMAT);
+  assert_null(url);
   assert_true(listing_range("bytes 5-9/10", &first, &last, &total));
   assert_int_equal(first, 5);
   assert_int_equal(last, 9);

@@ -25,6 +25,9 @@ bool ask_wait(const http_settings *s, const hub_watch *watch, int tried, const h
                                            : -1;
   if (asked >= 0)
     seconds = asked > 0.1 ? asked : 0.1;
+  size_t n = strlen(what);
+  if (!strncmp(why, what, n) && !strncmp(why + n, ": ", 2)) /* says so itself */
+    why += n + 2;
   if (tried + 1 >= ASK_TRIES) {
     err_set(err, TERN_E_IO, "%s: %s (tried %d times)", what, why, ASK_TRIES);
     return false;
@@ -87,7 +90,9 @@ static void fill(buf *out, const char *words, const char *const values[4])
 tern_status ask_refusal(const http_settings *s, const hub_repo *repo, const char *path, const http_reply *reply,
                         tern_error *err)
 {
-  const char *const values[4] = {repo->id, repo->revision, path ? path : "", s->endpoint};
+  char shown[256];
+  const char *endpoint = http_shown(s->endpoint, shown, sizeof shown);
+  const char *const values[4] = {repo->id, repo->revision, path ? path : "", endpoint};
   bool elsewhere = reply->url && !http_same_origin(reply->url, s->endpoint); /* where the hub sent us for the bytes */
   for (size_t i = 0; !elsewhere && i < sizeof refusals / sizeof *refusals; i++) {
     const refusal *r = &refusals[i];
@@ -101,7 +106,7 @@ tern_status ask_refusal(const http_settings *s, const hub_repo *repo, const char
     return status;
   }
   return err_set(err, TERN_E_IO, "%s%s%s: %s answered with status %ld%s%s", repo->id, path ? "/" : "", path ? path : "",
-                 elsewhere ? "the host of its files" : s->endpoint, reply->status, *reply->error_message ? ": " : "",
+                 elsewhere ? "the host of its files" : endpoint, reply->status, *reply->error_message ? ": " : "",
                  reply->error_message);
 }
 
@@ -131,22 +136,25 @@ static bool add(void *user, const http_reply *reply, uint64_t offset, const char
 }
 
 tern_status ask_text(http *h, const http_settings *s, const hub_repo *repo, const char *path, const char *url,
-                     size_t most, const hub_watch *watch, buf *text, char link[HTTP_HEADER_ROOM], tern_error *err)
+                     size_t most, const hub_watch *watch, buf *text, buf *link, tern_error *err)
 {
   const char *what = path ? path : repo->id;
   for (int tried = 0;; tried++) {
     gather g = {text, most, what};
-    http_request request = {.url = url, .sink = add, .user = &g};
+    http_request request = {.url = url, .text = true, .sink = add, .user = &g};
     http_reply reply;
     tern_error why = {0};
     buf_clear(text);
     http_outcome outcome = http_get(h, &request, &reply, &why);
     if (outcome == HTTP_ANSWERED && reply.status == 200) {
-      if (link)
-        snprintf(link, HTTP_HEADER_ROOM, "%s", reply.link);
-      http_reply_clear(&reply);
       buf_adds(text, "");
-      return text->failed ? err_nomem(err, what) : TERN_OK;
+      bool failed = text->failed || reply.link.failed;
+      if (link) {
+        *link = reply.link;
+        reply.link = (buf){0};
+      }
+      http_reply_clear(&reply);
+      return failed ? err_nomem(err, what) : TERN_OK;
     }
     if (outcome == HTTP_ANSWERED)
       ask_refusal(s, repo, path, &reply, &why);

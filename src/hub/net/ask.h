@@ -18,9 +18,10 @@ bool ask_wait(const http_settings *s, const hub_watch *watch, int tried, const h
 /* The line for an answer that is not 200 or 206. `path`: the file asked for, or NULL. Never TERN_OK. */
 tern_status ask_refusal(const http_settings *s, const hub_repo *repo, const char *path, const http_reply *reply,
                         tern_error *err);
-/* The whole body of an address, at most `most` bytes, tried again as above. `link` (may be NULL) gets that header. */
+/* The whole body of an address, at most `most` bytes, tried again as above. `link` (may be NULL) gets those headers
+ * (buf_free). */
 tern_status ask_text(http *h, const http_settings *s, const hub_repo *repo, const char *path, const char *url,
-                     size_t most, const hub_watch *watch, buf *text, char link[HTTP_HEADER_ROOM], tern_error *err);
+                     size_t most, const hub_watch *watch, buf *text, buf *link, tern_error *err);
 /* "ENDPOINT/ORG/NAME/resolve/COMMIT/PATH", mem_free; NULL: no memory. */
 char *ask_file_url(const http_settings *s, const hub_plan *p, const char *path);
 

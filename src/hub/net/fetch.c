@@ -263,7 +263,7 @@ static void open_job(worker *w, job *j)
 static void wait_a_little(fetch *f)
 {
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += 100000000;
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
@@ -356,6 +356,7 @@ static tern_status append_and_tell(fetch *f, job *j, const char *data, size_t n,
   TRY(append(j, data, n, err));
   pthread_mutex_lock(&f->mutex);
   j->written += n;
+  pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->mutex);
   return TERN_OK;
 }
@@ -662,7 +663,11 @@ tern_status fetch_blobs(const http_settings *s, const cache_repo *r, const hub_p
   f.settings.cancelled = is_stopped;
   f.settings.user = &f;
   pthread_mutex_init(&f.mutex, NULL);
-  pthread_cond_init(&f.changed, NULL);
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&f.changed, &clock);
+  pthread_condattr_destroy(&clock);
   tern_status status = start_jobs(&f, err);
   if (status == TERN_OK)
     status = run_workers(&f, watch, err);

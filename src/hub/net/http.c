@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-enum { MOST_REDIRECTS = 10, CONNECT_SECONDS = 20 };
+enum { MOST_REDIRECTS = 10, CONNECT_SECONDS = 20, TEXT_SECONDS = 300 };
 
 struct http {
   CURL *curl;
@@ -66,6 +66,18 @@ static bool has_scheme(const char *url, const char *scheme)
   return same;
 }
 
+const char *http_shown(const char *url, char *out, size_t room)
+{
+  const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
+  int before = (int)(host - url);
+  const char *end = host + strcspn(host, "/?#");
+  for (const char *at = host; at < end; at++)
+    if (*at == '@')
+      host = at + 1;
+  snprintf(out, room, "%.*s%s", before, url, host);
+  return out;
+}
+
 char *http_escape(const char *text, bool keep_slashes)
 {
   buf out = {0};
@@ -83,8 +95,10 @@ char *http_escape(const char *text, bool keep_slashes)
 
 static tern_status check_settings(const http_settings *s, tern_error *err)
 {
+  char shown[256];
   if (!has_scheme(s->endpoint, "https") && !has_scheme(s->endpoint, "http"))
-    return err_set(err, TERN_E_USAGE, "HF_ENDPOINT: \"%.200s\" is not an http or https address", s->endpoint);
+    return err_set(err, TERN_E_USAGE, "HF_ENDPOINT: \"%.200s\" is not an http or https address",
+                   http_shown(s->endpoint, shown, sizeof shown));
   for (const char *at = s->token; at && *at; at++)
     if ((unsigned char)*at <= ' ' || (unsigned char)*at >= 0x7f)
       return err_set(err, TERN_E_USAGE, "HF_TOKEN, or the token file: a character in it that no token has");
@@ -129,6 +143,7 @@ void http_close(http *h)
 void http_reply_clear(http_reply *reply)
 {
   mem_free(reply->url);
+  buf_free(&reply->link);
   *reply = (http_reply){0};
 }
 
@@ -152,8 +167,8 @@ static bool take_header(const char *line, size_t n, const char *name, char *to, 
 /* Seconds, or a date. */
 static double read_retry_after(const char *text)
 {
-  if (*text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 10)
-    return atof(text);
+  if (*text >= '0' && *text <= '9')
+    return strtod(text, NULL); /* of whatever length: too long is for the caller to say */
   time_t at = curl_getdate(text, NULL), now = time(NULL);
   return at < 0 ? -1 : at > now ? difftime(at, now) : 0;
 }
@@ -172,15 +187,19 @@ static size_t on_header(char *line, size_t one, size_t n, void *user)
   char value[64];
   n *= one;
   if (n > 5 && !strncasecmp(line, "HTTP/", 5)) { /* a head begins: of what came before (100 Continue) nothing stays */
-    r->error_code[0] = r->error_message[0] = r->link[0] = r->range[0] = 0;
+    r->error_code[0] = r->error_message[0] = r->range[0] = 0;
+    buf_clear(&r->link);
     r->length = -1;
     r->retry_after = r->limit_seconds = -1;
   }
   if (take_header(line, n, "X-Error-Code", r->error_code, sizeof r->error_code) ||
       take_header(line, n, "X-Error-Message", r->error_message, sizeof r->error_message) ||
-      take_header(line, n, "Link", r->link, sizeof r->link) ||
       take_header(line, n, "Content-Range", r->range, sizeof r->range))
     return n;
+  if (n > 5 && !strncasecmp(line, "Link:", 5)) {
+    buf_adds(&r->link, ", ");
+    buf_add(&r->link, line + 5, n - 5);
+  }
   if (take_header(line, n, "Retry-After", value, sizeof value))
     r->retry_after = read_retry_after(value);
   else if (take_header(line, n, "RateLimit", value, sizeof value))
@@ -238,6 +257,10 @@ static void set_options(http *h, hop *p, const char *url)
   curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(c, CURLOPT_XFERINFODATA, p);
+  if (p->request->text) { /* a proxy may compress unasked */
+    curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "");
+    curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)TEXT_SECONDS);
+  }
   if (h->authorized && http_same_origin(url, s->endpoint))
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->authorized);
   if (p->request->ranged) {

@@ -10,6 +10,7 @@
 #ifndef TERN_HUB_NET_HTTP_H
 #define TERN_HUB_NET_HTTP_H
 
+#include "base/buf.h"
 #include "base/status.h"
 
 typedef struct http http;
@@ -29,13 +30,11 @@ typedef struct http_settings {
   void *user;
 } http_settings;
 
-enum { HTTP_HEADER_ROOM = 2048 };
-
-/* What is kept of an answer's head. Texts are cut to their room and never NULL. */
+/* What is kept of an answer's head. Texts but `link` are cut to their room. */
 typedef struct http_reply {
   long status;
   char error_code[64], error_message[256]; /* X-Error-Code, X-Error-Message */
-  char link[HTTP_HEADER_ROOM];             /* Link */
+  buf link;                                /* all Link headers, with commas between; `failed`: no memory */
   char range[96];                          /* Content-Range */
   int64_t length;                          /* Content-Length; -1: not said */
   double retry_after;                      /* seconds; -1: not said */
@@ -52,6 +51,7 @@ typedef struct http_request {
   const char *url;
   uint64_t first, last; /* bytes to ask for, ends included, where `ranged` */
   bool ranged;
+  bool text; /* an answer to be had whole: may come compressed, and in five minutes at most */
   http_sink *sink;
   void *user;
 } http_request;
@@ -66,6 +66,8 @@ void http_reply_clear(http_reply *reply);
 /* `text` as one segment of a path: everything but letters, digits, '-', '.', '_' and '~' escaped; slashes stay where
  * keep_slashes. mem_free; NULL: no memory. */
 char *http_escape(const char *text, bool keep_slashes);
+/* An address for messages: without the user and the password that may stand before its host. Returns `out`. */
+const char *http_shown(const char *url, char *out, size_t room);
 /* Whether both are of one scheme, host and port. */
 bool http_same_origin(const char *a, const char *b);
 bool http_is_cancelled(const http_settings *s);

@@ -10,7 +10,7 @@
 #include "hub/net/digest.h"
 #include "hub/net/fetch.h"
 
-enum { MOST_PAGES = 10000, INFO_MOST = 32 << 20, TEXT_MOST = 64 << 20 };
+enum { MOST_PAGES = 1000, INFO_MOST = 32 << 20, TEXT_MOST = 64 << 20 };
 
 /* What stays on a disk that a download fills. */
 static const uint64_t spare_room = 16 << 20;
@@ -29,6 +29,9 @@ static tern_status find_commit(http *h, const http_settings *s, const hub_watch 
       failed ? err_nomem(err, "address") : ask_text(h, s, &p->repo, NULL, url.data, INFO_MOST, watch, &text, NULL, err);
   if (status == TERN_OK)
     status = listing_commit(p->repo.id, text.data, text.length, p->commit, err);
+  if (status == TERN_OK && repo_is_commit(p->repo.revision) && strcmp(p->repo.revision, p->commit) != 0)
+    status = err_set(err, TERN_E_FORMAT, "%s: commit %s was asked for, and the hub answers with %s", p->repo.id,
+                     p->repo.revision, p->commit);
   buf_free(&url);
   buf_free(&text);
   return status;
@@ -39,29 +42,32 @@ static tern_status list_files(http *h, const http_settings *s, const hub_watch *
                               hub_files *files, tern_error *err)
 {
   buf url = {0}, text = {0};
-  char link[HTTP_HEADER_ROOM];
   tern_status status = TERN_OK;
   buf_addf(&url, "%s/api/models/%s/tree/%s?recursive=true&expand=false", s->endpoint, p->repo.id, p->commit);
   for (int pages = 0; status == TERN_OK && url.length; pages++) {
     char *next = NULL;
+    buf link = {0};
     if (url.failed)
       status = err_nomem(err, "address");
     else if (pages == MOST_PAGES)
       status = err_set(err, TERN_E_LIMIT, "%s: a file list of more than %d pages", p->repo.id, MOST_PAGES);
     else
-      status = ask_text(h, s, &p->repo, NULL, url.data, LISTING_PAGE_MOST, watch, &text, link, err);
+      status = ask_text(h, s, &p->repo, NULL, url.data, LISTING_PAGE_MOST, watch, &text, &link, err);
     if (status == TERN_OK)
       status = listing_add(p->repo.id, text.data, text.length, files, err);
     if (status == TERN_OK)
-      status = listing_next(link, &next, err);
+      status = link.data ? listing_next(link.data, &next, err) : TERN_OK;
     if (status == TERN_OK && next && !http_same_origin(next, s->endpoint))
       status =
           err_set(err, TERN_E_FORMAT, "%s: the file list goes on at another host (\"%.80s\"), which is not followed",
                   p->repo.id, next);
+    if (status == TERN_OK && next && !strcmp(next, url.data))
+      status = err_set(err, TERN_E_FORMAT, "%s: a page of the file list names itself as the next one", p->repo.id);
     buf_clear(&url);
     if (next)
       buf_adds(&url, next);
     mem_free(next);
+    buf_free(&link);
   }
   buf_free(&url);
   buf_free(&text);
@@ -96,6 +102,24 @@ static bool is_weights(const char *path)
   return end && !strcmp(end, ".safetensors");
 }
 
+/* Of "...-00001-of-00003.safetensors" the next one has to be listed, of the last the first: then all are. */
+static tern_status check_shard(const hub_plan *p, const hub_files *all, const char *path, tern_error *err)
+{
+  unsigned number, of;
+  int end = 0;
+  char next[REPO_PATH_MOST + 16];
+  const char *at = strstr(path, "-of-");
+  if (!at || at - path < 6 || sscanf(at - 6, "-%5u-of-%5u.safetensors%n", &number, &of, &end) != 2 || at[end - 6] ||
+      !number || number > of)
+    return TERN_OK;
+  snprintf(next, sizeof next, "%.*s-%05u-of-%05u.safetensors", (int)(at - 6 - path), path, number % of + 1, of);
+  for (size_t i = 0; i < all->n; i++)
+    if (all->items[i].path && !strcmp(all->items[i].path, next))
+      return TERN_OK;
+  return err_set(err, TERN_E_FORMAT, "%s: %s is listed, but not %s: half a model, or half a list", p->repo.id, path,
+                 next);
+}
+
 /* Moves the wanted files from `all` into the plan. */
 static tern_status choose(const hub_patterns *patterns, hub_files *all, hub_plan *p, tern_error *err)
 {
@@ -106,6 +130,8 @@ static tern_status choose(const hub_patterns *patterns, hub_files *all, hub_plan
       continue;
     wanted++;
     weights += is_weights(all->items[i].path);
+    if (!patterns->n_include && !patterns->n_exclude)
+      TRY(check_shard(p, all, all->items[i].path, err));
   }
   if (!wanted || (!weights && !patterns->n_include && !patterns->n_exclude))
     return nothing_wanted(p, all, patterns, err);
