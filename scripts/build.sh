@@ -1,7 +1,7 @@
 #!/bin/sh
 # Configures (once) and builds a folder: build.sh DIR [-DOPTION=VALUE ...]
 #
-# Quiet when nothing is to be done. Everything it says goes to stderr, so that `make run` prints the answer alone.
+# TERN_TARGETS names what is built, where that is not all of it. Quiet when nothing is to be done. Everything it says goes to stderr, so that `make run` prints the answer alone.
 set -eu
 cd "$(dirname "$0")/.."
 dir=$1
@@ -36,7 +36,7 @@ tell &
 teller=$!
 trap 'kill $teller 2>/dev/null || :' EXIT
 status=0
-cmake --build "$dir" >"$dir/build.log" 2>&1 || status=$?
+cmake --build "$dir" ${TERN_TARGETS:+--target $TERN_TARGETS} >"$dir/build.log" 2>&1 || status=$?
 kill $teller 2>/dev/null || :
 wait $teller 2>/dev/null || :
 [ ! -t 2 ] || printf '\r\033[K' >&2

@@ -331,6 +331,12 @@ double answer_decode_rate(const tern_result *result)
   return use_rate(result->n_ids ? (double)result->n_ids - 1 : 0, result->decode_seconds);
 }
 
+void answer_hint_length(const tern_result *result)
+{
+  if (!strcmp(result->finish, "length"))
+    say_hint("(cut after %zu tokens: --max-tokens N, or -1 for no limit)", result->n_ids);
+}
+
 void answer_say_stats(const tern_result *result, uint64_t seed)
 {
   char guesses[64] = "";

@@ -344,9 +344,10 @@ tern_status args_parse(int argc, char **argv, cli_args *out, tern_error *err)
         return err_set(err, TERN_E_USAGE, "%s: %s: \"%.60s\" is not true or false, and an operand too many",
                        cli_verbs[out->verb].name, before, word);
       if (out->n_words == cli_verbs[out->verb].max_words && !out->help)
-        return err_set(err, TERN_E_USAGE, "%s: \"%.60s\" is one operand too many: tern %s%s%s",
+        return err_set(err, TERN_E_USAGE, "%s: \"%.60s\" is one operand too many: tern %s%s%s%s",
                        cli_verbs[out->verb].name, word, cli_verbs[out->verb].name,
-                       *cli_verbs[out->verb].operands ? " " : "", cli_verbs[out->verb].operands);
+                       *cli_verbs[out->verb].operands ? " " : "", cli_verbs[out->verb].operands,
+                       out->verb == VERB_RUN ? " (a prompt of several words stands in quotes)" : "");
       if (out->n_words < CLI_MAX_WORDS)
         out->words[out->n_words++] = word;
     }

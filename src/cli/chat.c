@@ -158,6 +158,7 @@ static void reply(talk *t)
     t->last.text = NULL;
     t->last.ids = NULL;
     t->answered = true;
+    answer_hint_length(&result);
     if (t->r.args->stats)
       answer_say_stats(&result, t->seed);
     tern_result_clear(&result);

@@ -55,7 +55,10 @@ void history_load(const char *path, void (*add)(void *user, const char *text, si
 {
   struct stat about;
   tail *t = mem_zalloc(sizeof *t);
-  FILE *file = t ? fopen(path, "re") : NULL;
+  int fd = t ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1; /* a pipe would keep us waiting */
+  FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+  if (fd >= 0 && !file)
+    close(fd);
   if (file && fstat(fileno(file), &about) == 0 && S_ISREG(about.st_mode) && about.st_size <= MOST_BYTES)
     read_tail(file, t);
   if (file)
@@ -92,15 +95,20 @@ void history_append(const char *path, const char *text, size_t length)
   char *quoted = entry ? json_dumps(entry, JSON_ENCODE_ANY) : NULL;
   buf line = {0};
   if (quoted)
-    buf_add(&line, quoted, strlen(quoted)), buf_addc(&line, '\n');
+    buf_addc(&line, '\n'), buf_add(&line, quoted, strlen(quoted)), buf_addc(&line, '\n');
   make_folders(path);
-  int fd = line.length && !line.failed ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
-  if (fd >= 0) {
-    if (write(fd, line.data, line.length) < 0) {
+  struct stat about;
+  int fd = line.length && !line.failed ? open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600) : -1;
+  if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode)) {
+    char last = '\n'; /* what was cut off in the middle of a line costs itself alone */
+    fchmod(fd, 0600);
+    bool cut = about.st_size && pread(fd, &last, 1, about.st_size - 1) == 1 && last != '\n';
+    if (write(fd, cut ? line.data : line.data + 1, line.length - !cut) < 0) {
       /* not kept */
     }
-    close(fd);
   }
+  if (fd >= 0)
+    close(fd);
   buf_free(&line);
   free(quoted);
   json_decref(entry);

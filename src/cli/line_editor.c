@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -85,6 +86,20 @@ static bool next_byte(line_editor *e, char *out)
       e->dropped = typed->lastchar > typed->buffer;
       e->end = LINES_INTERRUPTED;
       return false;
+    }
+    if (sig_stopping()) {
+      fputs(paste_off, stderr);
+      el_wset(e->edit, EL_PREP_TERM, 0);
+      fflush(stderr);
+      raise(SIGSTOP); /* and goes on here, with sig_continued */
+      continue;
+    }
+    if (sig_continued()) { /* whoever had the terminal meanwhile left it in modes of its own */
+      el_wset(e->edit, EL_PREP_TERM, 0);
+      el_wset(e->edit, EL_PREP_TERM, 1);
+      fprintf(stderr, "%s\r", paste_on);
+      el_wset(e->edit, EL_REFRESH);
+      continue;
     }
     if (sig_resized()) {
       wipe(e);
@@ -309,7 +324,9 @@ lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error)
   swprintf(e->prompt_room, sizeof e->prompt_room / sizeof *e->prompt_room, L"%s", prompt);
   el_wset(e->edit, EL_PREP_TERM, 1); /* now: who sees the prompt may type, and nothing is echoed twice */
   fputs(paste_on, stderr);
+  sig_note_stop(true);
   const wchar_t *text = el_wgets(e->edit, &n);
+  sig_note_stop(false);
   fputs(paste_off, stderr);
   fflush(stderr);
   *error = e->error;

@@ -82,6 +82,8 @@ int main(int argc, char **argv)
   mem_free(args.prepared_dir);
   args_clear(&args);
   say_progress_end();
+  if (status == TERN_E_CANCELLED && sig_caught() && args.verb != VERB_CHAT && out_err_is_terminal())
+    say("%s", ""); /* the shell's prompt stands on a line of its own */
   if (status == TERN_E_CANCELLED && sig_caught())
     return 128 + sig_caught();
   if (out_reader_gone())

@@ -232,8 +232,12 @@ void say_working(const char *what, const char *on)
 {
   if (state.plain || !out_err_is_terminal())
     return;
+  enum { WIDTH = 50 }; /* a line that wraps could not be wiped */
+  size_t length = strlen(on), cut = length > WIDTH ? length - WIDTH : 0;
+  while (cut < length && ((unsigned char)on[cut] & 0xc0) == 0x80)
+    cut++;
   say_progress_end();
-  fprintf(stderr, "%s %s ...", what, on);
+  fprintf(stderr, "%s %s%s ...", what, cut ? "..." : "", on + cut);
   fflush(stderr);
   state.bar = true;
 }

@@ -8,10 +8,10 @@
 #include <termios.h>
 #include <unistd.h>
 
-static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
-static volatile sig_atomic_t resized;
+static volatile sig_atomic_t resized, continued, stopping;
 static volatile sig_atomic_t changed; /* the terminal's modes, which were `modes` */
 static struct termios modes;
 static volatile sig_atomic_t caught, watched; /* watched: how many watch, one within the other */
@@ -53,12 +53,47 @@ static void handle_resize(int number)
   resized = 1;
 }
 
+static void handle_continue(int number)
+{
+  (void)number;
+  continued = 1;
+}
+
+static void handle_stop(int number)
+{
+  (void)number;
+  stopping = 1;
+}
+
 void sig_note_resize(bool on)
 {
   /* A write that is held goes on; waiting in ppoll ends in any case. */
   struct sigaction action = {.sa_handler = on ? handle_resize : SIG_DFL, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGWINCH, &action, NULL);
+  action.sa_handler = on ? handle_continue : SIG_DFL;
+  sigaction(SIGCONT, &action, NULL);
+}
+
+void sig_note_stop(bool on)
+{
+  struct sigaction action = {.sa_handler = on ? handle_stop : SIG_DFL, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTSTP, &action, NULL);
+}
+
+bool sig_stopping(void)
+{
+  bool was = stopping;
+  stopping = 0;
+  return was;
+}
+
+bool sig_continued(void)
+{
+  bool was = continued;
+  continued = 0;
+  return was;
 }
 
 void sig_hush(bool on)
@@ -120,10 +155,12 @@ bool sig_await(int fd)
   for (size_t i = 0; i < NUMBERS; i++)
     sigaddset(&ours, numbers[i]);
   sigaddset(&ours, SIGWINCH);
+  sigaddset(&ours, SIGCONT);
+  sigaddset(&ours, SIGTSTP);
   /* Blocked between the look at the flags and the wait, which lets them through: none can come in between. */
   pthread_sigmask(SIG_BLOCK, &ours, &before);
   bool ready = false;
-  while (!caught && !ready && !resized) {
+  while (!caught && !ready && !resized && !continued && !stopping) {
     struct pollfd at = {.fd = fd, .events = POLLIN};
     ready = ppoll(&at, 1, NULL, &before) >= 0 || errno != EINTR; /* other failures are the reader's to find */
   }

@@ -1,4 +1,4 @@
-/* signals.h - SIGINT, SIGTERM and SIGHUP.
+/* signals.h - SIGINT, SIGTERM, SIGHUP and SIGQUIT.
  *
  * While something watches, the first signal asks it to stop, and a second one kills. While nothing does, the first one
  * ends the program at once, with 128 + its number.
@@ -22,14 +22,20 @@ void sig_watch(void (*cancel)(void *object), void *object);
 const volatile sig_atomic_t *sig_hold(void);
 /* Ends the last sig_watch or sig_hold. */
 void sig_release(void);
-/* Waits until fd can be read (or has an end or an error to tell), or a new size of the window is there to be seen;
- * false: a signal has been caught, before or meanwhile. For use inside sig_hold. */
+/* Waits until fd can be read (or has an end or an error to tell), or one of the flags below has risen; false: a signal
+ * has been caught, before or meanwhile. For use inside sig_hold. */
 bool sig_await(int fd);
 /* From now on the terminal on stdin shows nothing of what is typed, or what it showed before: for the time of an
  * answer. What is typed waits. A signal that kills gives the terminal back as it was. */
 void sig_hush(bool on);
-/* From now on changes of the window's size are noted, or no longer; whether there was one since the last call. */
+/* From now on changes of the window's size, and going on after a stop (fg), are noted, or no longer; whether there was
+ * one since the last call. */
 void sig_note_resize(bool on);
 bool sig_resized(void);
+bool sig_continued(void);
+/* From now on a stop by the keyboard is noted instead, or stops again; whether there was one since the last call. Who
+ * notes it tidies the terminal up and raises SIGSTOP. */
+void sig_note_stop(bool on);
+bool sig_stopping(void);
 
 #endif

@@ -157,6 +157,18 @@ static tern_status check_loop(const model *m, bool asked, tern_error *err)
                  profile_loop_name(m->profile.run.loop));
 }
 
+/* A backend need not run every record. */
+static tern_status check_records(const model *m, tern_error *err)
+{
+  const ops_backend *b = m->cx.backend;
+  for (int i = 0; b->takes && i < m->plan.n_records; i++)
+    if (!b->takes(&m->plan.records[i]))
+      return err_set(err, TERN_E_UNSUPPORTED,
+                     "backend: %s does not run this %s: its %s rounds to a half type, as its embedding's mode does",
+                     b->name, m->config.arch->name, ops_name(m->plan.records[i].kind));
+  return TERN_OK;
+}
+
 static tern_status open_all(model *m, const char *dir, const tern_model_options *o, bool headers_only, tern_error *err)
 {
   TRY(choose_simd(o->simd, &m->simd, err));
@@ -176,6 +188,7 @@ static tern_status open_all(model *m, const char *dir, const tern_model_options 
                        .quantized_kv_start = o->quantized_kv_start};
   int tokens = headers_only ? 1 : m->cx.backend->own_memory ? device_max_tokens(m) : model_max_tokens(&m->config);
   TRY(plan_compile(&m->cx, &m->config, &m->weights, tokens, &keep, &m->plan, err));
+  TRY(check_records(m, err));
   TRY(check_loop(m, o->max_kv_size > 0 || o->kv_bits > 0, err));
   TRY(kv_store_open(&m->cx, m->plan.slots, m->plan.n_slots, &m->store, err));
   TRY(open_steps(m, err));

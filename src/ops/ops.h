@@ -382,6 +382,8 @@ typedef struct ops_backend {
    */
   size_t (*scratch_bytes)(const ops_context *cx, const ops_room *room);
   tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
+  /* Whether it runs a record, some of which round to half types; NULL: every one. */
+  bool (*takes)(const op_record *record);
   /* The rest is of backends with a device; NULL entries elsewhere. */
   /* The first thing that went wrong on the device since it was opened: what ran since then has no meaning. */
   tern_status (*check)(ops_context *cx, tern_error *err);

@@ -471,6 +471,85 @@ static bool run_rope(const test_case &c, const rope_case &shape)
   return same;
 }
 
+/* Rope, append and attention of rows of one token as one kernel: with the bits of the three, which other cases prove. */
+static bool run_turn(const test_case &c, const rope_case &shape)
+{
+  random_state = 7;
+  both_sides b = make_sides(c);
+  cuda_context cx = context_of(true);
+  cuda_attention_setup(&cx);
+  device_side d = device_of(c, b);
+  ops_room room = room_of(c, b, d.step);
+  cx.scratch_bytes = cuda_attention_scratch(&cx, &room, c.op.heads);
+  CHECK(cudaMalloc(&cx.scratch, cx.scratch_bytes));
+  std::vector<float> inverse(shape.dims / 2);
+  for (int i = 0; i < shape.dims / 2; i++)
+    inverse[i] = powf(10000.0f, -2.0f * i / shape.dims);
+  op_rope rope = {(float *)d.attention.q, (float *)d.append.k, c.op.heads,   c.op.kv_heads,     c.op.key_dim, shape.dims,
+                  on_device(inverse),     0.5f,                shape.mscale, shape.traditional, 0,            0,
+                  0,                      DT_F32};
+  std::vector<float> out[2];
+  std::vector<std::vector<uint8_t>> blocks[2];
+  auto keep = [&](int which) {
+    CHECK(cx.error);
+    CHECK(cudaStreamSynchronize(cx.stream));
+    out[which].resize(b.out.size());
+    CHECK(cudaMemcpy(out[which].data(), d.attention.out, b.out.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < b.blocks.size(); i++) {
+      blocks[which].emplace_back(b.blocks[i] ? b.memory[i].size() : 0);
+      if (b.blocks[i])
+        CHECK(cudaMemcpy(blocks[which][i].data(), d.blocks[i], b.memory[i].size(), cudaMemcpyDeviceToHost));
+    }
+  };
+  CHECK(cudaMemset(d.attention.out, 0xff, b.out.size() * sizeof(float)));
+  bool fits = cuda_fast_rope_attention(&cx, &rope, &d.append, &d.attention, &d.step);
+  keep(0); /* first: it leaves q and k as they are */
+  for (size_t i = 0; i < b.blocks.size(); i++)
+    if (b.blocks[i])
+      CHECK(cudaMemcpy(d.blocks[i], b.memory[i].data(), b.memory[i].size(), cudaMemcpyHostToDevice));
+  CHECK(cudaDeviceSynchronize());
+  cuda_rope_append(&cx, &rope, &d.append, &d.step, nullptr);
+  cuda_fast_attention(&cx, &d.attention, &d.step);
+  keep(1);
+  bool same_out = !memcmp(out[0].data(), out[1].data(), out[0].size() * sizeof(float));
+  bool same = fits && same_out && blocks[0] == blocks[1];
+  printf("%s  fast  rope, append and attention, %s, %s%s%s%s\n", same ? "ok    " : "FAILED", c.name, shape.name,
+         fits ? "" : ": not taken", same_out ? "" : ": outputs differ", blocks[0] == blocks[1] ? "" : ": blocks differ");
+  CHECK(cudaFree((void *)rope.inverse));
+  release(d, cx.scratch);
+  CHECK(cudaStreamDestroy(cx.stream));
+  return same;
+}
+
+static void run_turns(int *passed, int *failed)
+{
+  static const int positions[] = {0, 1, 63, 64, 100, 255, 256, 700, 1023};
+  static const struct {
+    const char *name;
+    op_attention op;
+  } ops[] = {{"32 heads on 8", op_of(32, 8, 128, 128)},
+             {"7 heads on 1", op_of(7, 1, 80, 80)},
+             {"keys of 192, values of 128", op_of(4, 4, 192, 128)},
+             {"dims 256", op_of(4, 2, 256, 256)},
+             {"a ring", windowed(op_of(8, 2, 64, 64), 100, 4)},
+             {"softcap", capped(op_of(16, 1, 64, 64), 20)}};
+  for (const auto &o : ops)
+    for (int position : positions)
+      for (int kind = 0; kind < 3; kind++) {
+        rope_case shapes[] = {{"all dims", o.op.key_dim, false, 1, 0},
+                              {"half of them, in pairs", o.op.key_dim / 2, true, 1, 0},
+                              {"half of them, times 1.25", o.op.key_dim / 2, false, 1.25f, 0}};
+        test_case c = {o.name, true, o.op, {{ROW_STEP, position, 1, position / 2}}, false, 0};
+        (run_turn(c, shapes[kind]) ? *passed : *failed)++;
+        if (position)
+          continue;
+        c.name = "many rows";
+        for (int n = 1; n < 40; n++)
+          c.rows.push_back({ROW_STEP, n * n, 1, n});
+        (run_turn(c, shapes[kind]) ? *passed : *failed)++;
+      }
+}
+
 static void run_ropes(int *passed, int *failed)
 {
   static const rope_case shapes[] = {{"all dims", 64, false, 1, 0},
@@ -684,7 +763,7 @@ static void bench_parts(cuda_context &cx, const bench_case &c, bool fast, op_att
     cuda_rope_append(&cx, &rope, &append, &s, nullptr);
   });
   if (fast) {
-    time("chunks", [&] { fast_step_chunks(&cx, &a, &s, &f); });
+    time("chunks", [&] { fast_step_chunks(&cx, &a, &s, &f, NULL); });
   } else {
     time("scores", [&] { exact_step_scores(&cx, &a, &s, &e); });
     time("sums", [&] { exact_sums(&cx, &a, &s, &e); });
@@ -778,6 +857,7 @@ int main(int argc, char **argv)
       for (int count : {64, 37})
         (run_quantise(fast, bits, 32, count, count == 64 ? DT_F32 : DT_BF16) ? passed : failed)++;
   run_ropes(&passed, &failed);
+  run_turns(&passed, &failed);
   for (const test_case &c : all_cases(large))
     (run_case(c) ? passed : failed)++;
   printf("%d passed, %d failed\n", passed, failed);

@@ -186,6 +186,7 @@ static cuda_context context_new(void)
   cx.overlap = cx.capability >= 90;
   CHECK(cudaStreamCreate(&cx.stream));
   cuda_fast_setup(&cx);
+  cuda_exact_setup(&cx); /* ternary matrices */
   CHECK(cx.error);
   return cx;
 }

@@ -11,7 +11,10 @@
  * order is nobody's.
  *
  * Records hold device addresses, matrices excepted: ops_weight.packed points to a cuda_matrix on the host. In exact and
- * in fast all types of records are DT_F32, so nothing here rounds to a half type but keys and values of fast.
+ * in fast the types of records are DT_F32 but behind an embedding of the fp modes, which is bf16 until something of
+ * float32 joins it (a norm's weights, nearly always). What the embedding itself does with it is done here as well
+ * (embed.cu, and the factor of a temperature); records beyond that are refused (cuda_takes). So nothing else rounds to
+ * a half type but keys and values of fast.
  *
  * A launcher, cuda_OP, queues kernels on cx->stream and returns. It must be capturable into a graph: no allocation, no
  * waiting, no host reads of device memory; grids depend on the record, on step->tokens, on step->most_keys (rounded up)
@@ -192,6 +195,10 @@ void cuda_kv_quantise(cuda_context *cx, const ops_kv_shape *shape, const void *p
 /* exact_attention.cu, fast_attention.cu. Quantised keys and values are exact's in both. */
 void cuda_exact_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
 void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s);
+/* A rope, the kv_append behind it and the attention behind that as one, where no row has more than one token; what the
+ * rope leaves in q and k stays unwritten. False, and nothing done: not for these. */
+bool cuda_fast_rope_attention(cuda_context *cx, const op_rope *rope, const op_kv_append *append, const op_attention *a,
+                              const cuda_step *s);
 size_t cuda_attention_scratch(const cuda_context *cx, const ops_room *room, int heads);
 /* Lets kernels ask for the shared memory that they want: once, when the device is opened. */
 void cuda_attention_setup(cuda_context *cx);

@@ -1,5 +1,6 @@
 /* embed.cu - rows of the embedding table, out of whichever layout it has: it may be the head's matrix too.
- * Formula: ref_embed in ops/ref/ref.c. */
+ * Formula: ref_embed in ops/ref/ref.c. A table of the fp modes gives bf16 in every mode of numerics, and what is done
+ * with its rows here rounds to that. */
 #include "ops/cuda/exact_pack.cuh"
 #include "ops/cuda/fast_pack.cuh"
 
@@ -30,9 +31,11 @@ static __global__ void embed(op_embed a, cuda_matrix table, cuda_matrix position
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
     int64_t t = i / width, k = i % width;
     float x = use && use[t] ? given[i] : value_of(table, s.ids[t], k);
+    if (use && use[t])
+      x = ops_round(a.type, x);
     if (a.scale != 1.0f)
-      x *= a.scale;
-    a.out[i] = add_positions ? x + value_of(positions, s.token[t].position, k) : x;
+      x = ops_round(a.type, x * a.scale);
+    a.out[i] = add_positions ? ops_round(a.type, x + value_of(positions, s.token[t].position, k)) : x;
   }
 }
 

@@ -108,7 +108,8 @@ static size_t token_bytes(int units, int heads, int value_dim)
   return ((size_t)heads * (size_t)units * ((size_t)value_dim + 2) + 2) * sizeof(float);
 }
 
-void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
+/* turn: of tokens that are rows of their own, whose keys and values are not in their blocks yet; NULL: they are. */
+static void attention(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_turn *turn)
 {
   fast_room r = {};
   r.overlap = cx->overlap;
@@ -119,15 +120,36 @@ void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_ste
   bool tiled = fast_tile_fits(cx, a);
   for (r.first = 0; r.first < s->tokens; r.first += group) {
     r.count = s->tokens - r.first < group ? s->tokens - r.first : group;
-    r.tiles = tiled && r.count >= tile_tokens(*a);
+    r.tiles = !turn && tiled && r.count >= tile_tokens(*a);
     if (r.tiles)
       fast_tile_chunks(cx, a, s, &r);
-    (fast_step_fits(cx, a) ? fast_step_chunks : fast_plain_chunks)(cx, a, s, &r);
+    if (fast_step_fits(cx, a))
+      fast_step_chunks(cx, a, s, &r, turn);
+    else
+      fast_plain_chunks(cx, a, s, &r);
     if (r.units > 1)
       cuda_launch(cx, true, join_chunks, dim3(a->heads, r.count), dim3(JOIN_THREADS), 0, *a, *s, r);
   }
   if (a->quant.bits)
     exact_attention_of(cx, a, s, EXACT_QUANTISED_ONLY);
+}
+
+void cuda_fast_attention(cuda_context *cx, const op_attention *a, const cuda_step *s)
+{
+  attention(cx, a, s, NULL);
+}
+
+bool cuda_fast_rope_attention(cuda_context *cx, const op_rope *rope, const op_kv_append *append, const op_attention *a,
+                              const cuda_step *s)
+{
+  if (!cuda_rope_append_fits(rope, append) || rope->q != a->q || rope->q_heads != a->heads ||
+      rope->ntk_from || append->slot != a->slot || append->kv_heads != a->kv_heads || append->value_dim != a->value_dim ||
+      append->quant.bits || a->quant.bits || a->key_dim > FAST_OWN_DIMS || a->value_dim > FAST_OWN_DIMS ||
+      !fast_step_fits(cx, a))
+    return false;
+  fast_turn turn = {*rope, append->k, append->v};
+  attention(cx, a, s, &turn);
+  return true;
 }
 
 void cuda_attention_setup(cuda_context *cx)

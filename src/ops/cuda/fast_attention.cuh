@@ -22,6 +22,15 @@ struct fast_room {
   bool tiles;   /* a tile kernel goes over the same tokens, and takes what belongs together */
 };
 
+enum { FAST_OWN_DIMS = 256 }; /* the most of keys and values that it takes */
+
+/* Keys and values of tokens that are rows of their own, on their way into their blocks, and the rotation of queries and
+ * keys before that, for a kernel that does all of it (rope_append of kv.cu is the same alone). */
+struct fast_turn {
+  op_rope rope;
+  const float *k, *v; /* [tokens][kv_heads][key_dim], [tokens][kv_heads][value_dim] */
+};
+
 static inline __device__ int64_t fast_part(const fast_room &r, const op_attention &a, int token, int head, int unit)
 {
   return ((int64_t)(token - r.first) * a.heads + head) * r.units + unit;
@@ -30,7 +39,8 @@ static inline __device__ int64_t fast_part(const fast_room &r, const op_attentio
 /* fast_attention_step.cu; fits: whether its kernels have the room that they need. */
 void fast_attention_step_setup(cuda_context *cx);
 bool fast_step_fits(const cuda_context *cx, const op_attention *a);
-void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r);
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *r,
+                      const fast_turn *turn);
 /* fast_attention_tile.cu */
 void fast_tile_setup(cuda_context *cx);
 bool fast_tile_fits(const cuda_context *cx, const op_attention *a);

@@ -11,6 +11,10 @@
  * sums a thread mean fewer loads from shared memory for each; fewer threads do not matter, since the sums of one are
  * independent. Float16 is widened at each use: floats in shared memory would take twice the room.
  *
+ * Where no row has more than one token, queries and keys are rotated here as well, and keys and values stored
+ * (fast_turn): whoever has the chunk with a token's position puts them into its own copy of it, and one of those into
+ * the block. So nothing but queries, keys and values of its own is this step's, and all else is asked for early.
+ *
  * What failed: four keys and two heads a thread (fewer loads from shared memory, and no quicker); a key and two heads,
  * in stages of two blocks (1.5 times the instructions); pointers loaded where they are used, a cache's latency each.
  */
@@ -200,17 +204,51 @@ static __device__ int within(int x, int low, int high)
   return x < low ? low : x > high ? high : x;
 }
 
+/* ---- a token's own key and value ---- */
+
+/* Where dim e of a head stands after the rotation (ref_rope), its angle being the position's. */
+struct turned_dim {
+  int first, second; /* of the pair */
+  bool turns, lower; /* e is the second of them */
+  float sine, cosine;
+};
+
+static __device__ turned_dim turned_of(const op_rope &rope, int e, int64_t position)
+{
+  turned_dim d = {e, e, e < rope.dims, false, 0, 1};
+  if (!d.turns)
+    return d;
+  int half = rope.dims / 2, i = rope.traditional ? e / 2 : e % half;
+  d.first = rope.traditional ? 2 * i : i;
+  d.second = rope.traditional ? 2 * i + 1 : i + half;
+  d.lower = e == d.second;
+  math_sincos((float)position * rope.position_scale * rope.inverse[i], &d.sine, &d.cosine);
+  return d;
+}
+
+static __device__ float turn(const op_rope &rope, const turned_dim &d, const float *x)
+{
+  float x1 = x[d.first], x2 = x[d.second];
+  if (!d.turns)
+    return x1;
+  x1 = rope.mscale != 1.0f ? rope.mscale * x1 : x1;
+  x2 = rope.mscale != 1.0f ? rope.mscale * x2 : x2;
+  return d.lower ? x1 * d.sine + x2 * d.cosine : x1 * d.cosine - x2 * d.sine;
+}
+
 /* ---- the kernel ---- */
 
-template <int HEADS>
-static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s, const fast_room &r, int buffer,
-                                      int token)
+/* TURNS: `own` is to be done. */
+template <int HEADS, bool TURNS>
+static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s, const fast_room &r,
+                                      const fast_turn &own, int buffer, int token)
 {
   typedef step_shape<HEADS> shape;
   enum { GROUP = shape::GROUP, THREADS = shape::THREADS };
   extern __shared__ float4 shared[];
   __shared__ float most[HEADS], total[HEADS], warp_most[4][HEADS];
-  __shared__ const __half *from[BLOCKS];                                  /* NULL: nothing of it is seen */
+  __shared__ const __half *from[BLOCKS]; /* NULL: nothing of it is seen */
+  __shared__ __half own_key[TURNS ? FAST_OWN_DIMS : 1], own_value[TURNS ? FAST_OWN_DIMS : 1];
   char *blocks = (char *)shared;                                          /* [buffers][buffer] */
   floats<GROUP> *q = (floats<GROUP> *)(blocks + buffers_of(r) * buffer);  /* [GROUPS][key_dim] */
   float *term = (float *)(q + shape::GROUPS * ((a.key_dim + 3) / 4 * 4)); /* [PAIRS][FAST_CHUNK][2] */
@@ -239,12 +277,28 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   /* What earlier steps left may be read while the kernel before this one still runs. Otherwise queries come first:
    * behind all that is asked for they would come last. */
   const float *queries = a.q + ((int64_t)token * a.heads + share.first) * a.key_dim;
-  bool early = r.overlap && first + FAST_CHUNK <= t.row_position;
+  bool early = r.overlap && (TURNS || first + FAST_CHUNK <= t.row_position);
+  /* The block of the chunk that the token's own position is in, and where; -1: none, or it is there already. */
+  int own_block =
+      TURNS && t.position >= first && t.position < first + FAST_CHUNK ? (int)(t.position - first) / KV_BLOCK : -1;
+  int own_at = (int)(t.position % KV_BLOCK);
+  turned_dim turned = {};
+  if (TURNS && tid < a.key_dim)
+    turned = turned_of(own.rope, tid, t.position);
   float x[HEADS] = {};
   auto load_queries = [&](int e) {
+    if (TURNS && e != tid)
+      turned = turned_of(own.rope, e, t.position);
 #pragma unroll
-    for (int h = 0; h < HEADS; h++)
-      x[h] = h < share.count && e < a.key_dim ? queries[h * a.key_dim + e] : 0;
+    for (int h = 0; h < HEADS; h++) {
+      if (h >= share.count || e >= a.key_dim)
+        x[h] = 0;
+      else
+        x[h] = TURNS ? turn(own.rope, turned, queries + h * a.key_dim) : queries[h * a.key_dim + e];
+    }
+    if (TURNS && own_block >= 0 && e < a.key_dim)
+      own_key[e] = __ushort_as_half(
+          fast_half(turn(own.rope, turned, own.k + ((int64_t)token * a.kv_heads + share.kv_head) * a.key_dim)));
   };
   if (!early) {
     cuda_await();
@@ -274,6 +328,20 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     for (int h = 0; h < HEADS; h++)
       q[h / GROUP * a.key_dim + e].x[h % GROUP] = a.scale * x[h];
   }
+  if (TURNS && own_block >= 0) {
+    bool stores = share.first % (a.heads / a.kv_heads) == 0; /* of the shares of a key/value head, the first */
+    __half *block = (__half *)cuda_blocks(s, a.slot, t.row)[t.position / KV_BLOCK];
+#pragma unroll 1
+    for (int e = tid; e < a.value_dim; e += THREADS) {
+      own_value[e] =
+          __ushort_as_half(fast_half(own.v[((int64_t)token * a.kv_heads + share.kv_head) * a.value_dim + e]));
+      if (stores)
+        block[values_at + (size_t)own_at * a.value_dim + e] = own_value[e];
+    }
+#pragma unroll 1
+    for (int e = tid; stores && e < a.key_dim; e += THREADS)
+      block[keys_at + (size_t)e * KV_BLOCK + own_at] = own_key[e];
+  }
 
   /* Scores: a thread two keys of a group of heads. */
   int group = tid / (FAST_CHUNK / 2), j = tid % (FAST_CHUNK / 2) * 2;
@@ -286,6 +354,14 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
     else
       copy_wait<4>();
     __syncthreads();
+    if (TURNS && own_block >= 0) {
+      int dims = stage ? a.key_dim - half : half;
+      __half *keys = (__half *)(blocks + 2 * stage * buffer) + own_block * half * KV_BLOCK + own_at;
+#pragma unroll 1
+      for (int e = tid; e < dims; e += THREADS)
+        keys[e * KV_BLOCK] = own_key[stage * half + e];
+      __syncthreads();
+    }
     const __half *key = (const __half *)(blocks + 2 * stage * buffer) + j / KV_BLOCK * half * KV_BLOCK + j % KV_BLOCK;
     if (warp_sees)
       add_scores<GROUP>(key, q + group * a.key_dim + stage * half, stage ? a.key_dim - half : half, sum);
@@ -353,6 +429,13 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
         else
           copy_wait<0>();
         __syncthreads();
+        if (TURNS && b == own_block) {
+          __half *value = (__half *)(blocks + buffer_of_value(b) * buffer) + own_at * a.value_dim;
+#pragma unroll 1
+          for (int n = tid; n < a.value_dim; n += THREADS)
+            value[n] = own_value[n];
+          __syncthreads();
+        }
       }
       if (pair >= shape::PAIRS)
         continue;
@@ -383,13 +466,13 @@ static __device__ void chunk_of_token(const op_attention &a, const cuda_step &s,
   }
 }
 
-template <int HEADS>
+template <int HEADS, bool TURNS>
 static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
-    step_chunk(op_attention a, cuda_step s, fast_room r, int buffer)
+    step_chunk(op_attention a, cuda_step s, fast_room r, fast_turn own, int buffer)
 {
   cuda_release_next();
   for_lone_tokens(a, s, r.first, r.count, r.tiles, false, [&](int token) {
-    chunk_of_token<HEADS>(a, s, r, buffer, token);
+    chunk_of_token<HEADS, TURNS>(a, s, r, own, buffer, token);
     __syncthreads();
   });
   cuda_await(); /* whoever awaits this kernel relies on what was before it, too */
@@ -397,18 +480,18 @@ static __global__ void __launch_bounds__(step_shape<HEADS>::THREADS, 2)
 
 /* ---- launching ---- */
 
-typedef void step_kernel(op_attention, cuda_step, fast_room, int);
+typedef void step_kernel(op_attention, cuda_step, fast_room, fast_turn, int);
 
 /* By the query heads of a key/value head, ascending; more than the last go in shares. */
+#define STEP(heads)                                                                                                    \
+  {                                                                                                                    \
+    heads, step_shape<heads>::THREADS, step_chunk<heads, false>, step_chunk<heads, true>                               \
+  }
 static const struct {
   int heads, threads;
-  step_kernel *kernel;
-} step_kernels[] = {
-    {1, step_shape<1>::THREADS, step_chunk<1>},
-    {2, step_shape<2>::THREADS, step_chunk<2>},
-    {4, step_shape<4>::THREADS, step_chunk<4>},
-    {8, step_shape<8>::THREADS, step_chunk<8>},
-};
+  step_kernel *plain, *turns;
+} step_kernels[] = {STEP(1), STEP(2), STEP(4), STEP(8)};
+#undef STEP
 enum { STEP_KERNELS = sizeof step_kernels / sizeof step_kernels[0] };
 
 /* Bytes of a block's values, and of half of the keys of two. */
@@ -436,14 +519,15 @@ static int kernel_of(const cuda_context *cx, const op_attention *a, int units, i
   return i;
 }
 
-void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room)
+void fast_step_chunks(cuda_context *cx, const op_attention *a, const cuda_step *s, const fast_room *room,
+                      const fast_turn *turn)
 {
   fast_room r = *room;
   int i = kernel_of(cx, a, r.units, r.count), heads = step_kernels[i].heads;
   dim3 grid(r.units, share_count(*a, heads), lone_blocks(r.count, r.tiles));
   r.ahead = (int64_t)grid.x * grid.y * grid.z <= 2 * cx->processors;
-  cuda_launch(cx, true, step_kernels[i].kernel, grid, dim3(step_kernels[i].threads), shared_of(a, r, heads), *a, *s, r,
-              buffer_of(a));
+  cuda_launch(cx, true, turn ? step_kernels[i].turns : step_kernels[i].plain, grid, dim3(step_kernels[i].threads),
+              shared_of(a, r, heads), *a, *s, r, turn ? *turn : fast_turn{}, buffer_of(a));
 }
 
 /* Heads so wide that a chunk does not fit (dims beyond 256) and odd ones have no kernel here. */
@@ -457,5 +541,6 @@ bool fast_step_fits(const cuda_context *cx, const op_attention *a)
 void fast_attention_step_setup(cuda_context *cx)
 {
   for (int i = 0; i < STEP_KERNELS; i++)
-    allow_shared(cx, (const void *)step_kernels[i].kernel, dynamic_most(cx));
+    for (step_kernel *kernel : {step_kernels[i].plain, step_kernels[i].turns})
+      allow_shared(cx, (const void *)kernel, dynamic_most(cx));
 }

@@ -120,10 +120,13 @@ struct cuda_run {
   const float *rate_values; /* [rates][tokens][2] on the device */
   const float *given;       /* embeddings in place of tokens, on the device; NULL: none */
   const uint8_t *use;
-  int slots; /* that the segment touches */
+  int slots;    /* that the segment touches */
+  bool singles; /* no row has more than one token */
 };
 
 /* records.cu */
+/* ops_backend.takes: all but records that round to half types (cuda.cuh). */
+bool cuda_takes(const op_record *record);
 /* The index of the record's rates; -1: it does not grow. */
 int cuda_rates_of(const cuda_rates *r, const op_rope *a);
 /* Launches all of them, several as one kernel where there is one with the same bits. */

@@ -2,6 +2,8 @@
  *
  * alloc gives NULL where there is none left: the request that asked fails, nothing else does. (That is no error of the
  * device: it goes on.) write and read are in the order of the stream; both have happened when they return.
+ *
+ * Memory begins as zeros: kernels read whole blocks of keys and values, and pass over what was never written.
  */
 #include "ops/cuda/host.cuh"
 
@@ -16,7 +18,10 @@ void *cuda_memory_alloc(ops_context *cx, size_t bytes)
     cudaGetLastError();
     return NULL;
   }
-  return cuda_ok(&s->cx, result) ? p : NULL;
+  if (!cuda_ok(&s->cx, result))
+    return NULL;
+  cuda_ok(&s->cx, cudaMemsetAsync(p, 0, bytes, s->cx.stream));
+  return p;
 }
 
 void cuda_memory_release(ops_context *cx, void *p)

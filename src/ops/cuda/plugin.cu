@@ -221,8 +221,8 @@ static void close_device(ops_context *cx)
     .name = label, .own_memory = true, .run = {}, .alloc = cuda_memory_alloc, .release = cuda_memory_release,          \
     .write = cuda_memory_write, .read = cuda_memory_read, .kv_block_bytes = block_bytes, .kv_quantise = quantise,      \
     .submit = cuda_submit, .prepare = cuda_upload, .discard = cuda_discard, .layout = NULL,                            \
-    .scratch_bytes = scratch_bytes, .reserve = reserve, .check = check, .settle = settle, .available = cuda_memory_available,            \
-    .host_alloc = cuda_host_alloc, .host_release = cuda_host_release, .close = close_device                            \
+    .scratch_bytes = scratch_bytes, .reserve = reserve, .takes = cuda_takes, .check = check, .settle = settle,           \
+    .available = cuda_memory_available, .host_alloc = cuda_host_alloc, .host_release = cuda_host_release, .close = close_device                            \
   }
 
 static const ops_backend exact_backend = TABLE("cuda", exact_block_bytes),

@@ -248,7 +248,7 @@ static __global__ void temperature(op_temperature a, cuda_step s)
   EACH(i, (int64_t)s.tokens * a.width)
   {
     float steps = floorf((float)s.token[i / a.width].position / (float)a.span);
-    a.q[i] *= 1.0f + a.beta * math_log(1.0f + steps);
+    a.q[i] *= ops_round(a.factor_type, 1.0f + a.beta * math_log(1.0f + steps));
   }
 }
 

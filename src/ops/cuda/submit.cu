@@ -3,7 +3,8 @@
  *
  * Facts of a step (tokens, ids, tables of blocks) go to fixed places in one copy; kernels know only those places. So
  * the launches of a segment are the same for every step of as many tokens, and are captured into a graph the second
- * time: it is found again by (segment, tokens, wanted tokens, how far the tokens see, rounded up to a power of two).
+ * time: it is found again by (segment, tokens, whether each is a row of its own, wanted tokens, how far the tokens see,
+ * rounded up to a power of two).
  * Segments of many tokens are launched as they come: there the host is ahead of the device anyway.
  *
  * Nothing here waits for the device but for the copies of the step before.
@@ -192,6 +193,7 @@ static bool send_wanted(cuda_run *run, const ops_step *step)
 struct cuda_graph {
   const op_record *records;
   int tokens, wanted;
+  bool singles;
   int64_t most_keys;
   const int32_t *want;
   bool seen;            /* it ran once, launch by launch: what loads at first use is loaded */
@@ -218,13 +220,13 @@ void cuda_forget_graphs(cuda_state *s)
 
 /* The graph of this segment and shape, moved to the front; a new one, without exec, where there is none. NULL: no
  * memory. */
-static cuda_graph *graph_for(cuda_state *s, const op_record *records, const cuda_step *step)
+static cuda_graph *graph_for(cuda_state *s, const op_record *records, const cuda_step *step, bool singles)
 {
   cuda_graph **at = &s->graphs, **last = NULL;
   for (; *at; last = at, at = &(*at)->next) {
     cuda_graph *g = *at;
     if (g->records != records || g->tokens != step->tokens || g->wanted != step->wanted ||
-        g->most_keys != step->most_keys || g->want != step->want)
+        g->most_keys != step->most_keys || g->want != step->want || g->singles != singles)
       continue;
     *at = g->next;
     g->next = s->graphs;
@@ -238,7 +240,7 @@ static cuda_graph *graph_for(cuda_state *s, const op_record *records, const cuda
   cuda_graph *g = (cuda_graph *)mem_zalloc(sizeof *g);
   if (!g)
     return NULL;
-  *g = {records, step->tokens, step->wanted, step->most_keys, step->want, false, NULL, s->graphs};
+  *g = {records, step->tokens, step->wanted, singles, step->most_keys, step->want, false, NULL, s->graphs};
   s->n_graphs++;
   return s->graphs = g;
 }
@@ -302,6 +304,9 @@ static bool prepare_body(cuda_run *run, const op_record *records, const ops_step
   cuda_state *s = run->s;
   int64_t most = most_keys(step);
   run->step.tokens = step->tokens;
+  run->singles = true;
+  for (int r = 0; r < step->rows; r++)
+    run->singles = run->singles && step->row[r].count == 1;
   run->step.most_keys = few ? cuda_keys_rounded(most) : cuda_ceil(most, SEEN_ROUND) * SEEN_ROUND;
   if (!send_facts(run, step) || !send_given(run, step, (int)records[0].embed.table->k))
     return false;
@@ -333,7 +338,7 @@ void cuda_submit(ops_context *context, const op_record *records, int n, const op
   look_through(&run, records, n);
   if (body ? !prepare_body(&run, records, step, few) : !prepare_head(&run, step))
     return;
-  cuda_graph *g = few ? graph_for(s, records, &run.step) : NULL;
+  cuda_graph *g = few ? graph_for(s, records, &run.step, run.singles) : NULL;
   if (g && g->seen && !g->exec && !capture(&run, records, n, &g->exec))
     return;
   if (g && g->exec)
