@@ -5,9 +5,7 @@
  * cpu_capacity, or of cpuinfo_max_freq: that keeps the middle cores of a phone's three kinds, and all of a server whose
  * best cores clock a little higher. Among the allowed ones, always: a mask of slow cores alone has no slow ones.
  *
- * cgroups: cpu.max (v2), cpu.cfs_quota_us over cpu.cfs_period_us (v1), of the process's own group and all above it, at
- * the places where distributions mount them. In a container without a cgroup namespace /proc/self/cgroup names a path
- * of the host that is not there; the walk upward then ends at the mount, which is the container's own.
+ * cgroups: cpu.max (v2), cpu.cfs_quota_us over cpu.cfs_period_us (v1), of the process's own group and all above it.
  */
 #include "base/cores.h"
 
@@ -17,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cgroup.h"
 
 enum { MOST_PROCESSORS = 8192, MOST_TEXT = 4096 };
 
@@ -111,67 +111,17 @@ static void apply(double quota, double period, cores *out)
     out->quota = quota / period;
 }
 
-/* The limit of one group, of either version; `dir` below the root. */
-static void read_group(const char *root, const char *dir, cores *out)
+/* The limit of one group, of either version. */
+static void read_group(void *user, const char *dir)
 {
+  cores *out = user;
   char quota[MOST_TEXT], period[MOST_TEXT], *rest;
-  if (read_text(quota, "%s%s/cpu.max", root, dir)) {
+  if (read_text(quota, "%s/cpu.max", dir)) {
     double value = strtod(quota, &rest); /* "max 100000": no number, no limit */
     apply(value, strtod(rest, NULL), out);
   }
-  if (read_text(quota, "%s%s/cpu.cfs_quota_us", root, dir) && read_text(period, "%s%s/cpu.cfs_period_us", root, dir))
+  if (read_text(quota, "%s/cpu.cfs_quota_us", dir) && read_text(period, "%s/cpu.cfs_period_us", dir))
     apply(strtod(quota, NULL), strtod(period, NULL), out); /* -1: no limit */
-}
-
-/* The groups from `path` up to the mount. */
-static void walk(const char *root, const char *mount, const char *path, cores *out)
-{
-  char dir[MOST_TEXT];
-  size_t top = strlen(mount);
-  if (snprintf(dir, sizeof dir, "%s%s", mount, path) >= (int)sizeof dir)
-    return;
-  for (;;) {
-    read_group(root, dir, out);
-    char *slash = strrchr(dir, '/');
-    if (strlen(dir) <= top)
-      return;
-    *(slash < dir + top ? dir + top : slash) = 0;
-  }
-}
-
-/* Whether the comma-separated list of controllers has cpu. */
-static bool has_cpu(const char *list, size_t length)
-{
-  for (const char *at = list, *end = list + length; at < end;) {
-    size_t n = strcspn(at, ",:");
-    if (n == 3 && !memcmp(at, "cpu", 3))
-      return true;
-    at += n + 1;
-  }
-  return false;
-}
-
-/* Lines of /proc/self/cgroup: NUMBER:CONTROLLERS:PATH, and 0::PATH for version 2. */
-static void read_groups(const char *root, cores *out)
-{
-  char text[MOST_TEXT], *next;
-  read_text(text, "%s/proc/self/cgroup", root);
-  for (char *line = text; *line; line = next) {
-    size_t length = strcspn(line, "\n");
-    next = line + length + (line[length] == '\n');
-    line[length] = 0;
-    char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
-    if (!path)
-      continue;
-    list++;
-    if (path == list) {
-      walk(root, "/sys/fs/cgroup", path + 1, out);
-      walk(root, "/sys/fs/cgroup/unified", path + 1, out);
-    } else if (has_cpu(list, (size_t)(path - list))) {
-      walk(root, "/sys/fs/cgroup/cpu", path + 1, out);
-      walk(root, "/sys/fs/cgroup/cpu,cpuacct", path + 1, out);
-    }
-  }
 }
 
 /* ---- all of it ---- */
@@ -187,10 +137,11 @@ static int at_most_quota(int threads, double quota)
 
 void cores_find_in(const char *root, const cpu_set_t *mask, size_t size, cores *out)
 {
+  static const char *const mounts[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", NULL};
   *out = (cores){0};
   size = size < MOST_PROCESSORS / 8 ? size : MOST_PROCESSORS / 8;
   count_processors(&(machine){root, mask, size}, out);
-  read_groups(root, out);
+  cgroup_walk(root, "cpu", mounts, read_group, out);
   out->most = at_most_quota(out->allowed, out->quota);
   out->threads = at_most_quota(out->fast, out->quota);
 }

@@ -14,6 +14,7 @@
 #include "cli/out.h"
 #include "cli/reclaim.h"
 #include "cli/verbs.h"
+#include "convert/outdir.h"
 
 /* A repo of which something is in the plan; its lock is held until that is done. */
 typedef struct held_repo {
@@ -55,6 +56,25 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   return status;
 }
 
+/* What killed removals and killed imports left in a folder. */
+static tern_status look_for_left(const char *folder, sweep *s, tern_error *err)
+{
+  TRY(registry_plan_litter(folder, &s->plan, err));
+  DIR *dir = opendir(folder);
+  if (!dir)
+    return err_errno(err, folder, "open");
+  tern_status status = TERN_OK;
+  for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
+    if (!outdir_is_left(folder, e->d_name))
+      continue;
+    char *path = path_join(folder, e->d_name);
+    status = path ? registry_plan_left(path, &s->plan, err) : err_nomem(err, "path");
+    mem_free(path);
+  }
+  closedir(dir);
+  return status;
+}
+
 /* ROOT/ORG, which holds models too. A root within this one is looked through by itself; links are not followed. */
 static tern_status look_at_org(const char *root, const char *name, sweep *s, tern_error *err)
 {
@@ -64,7 +84,7 @@ static tern_status look_at_org(const char *root, const char *name, sweep *s, ter
   char *path = path_join(root, name);
   tern_status status = path ? TERN_OK : err_nomem(err, "path");
   if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-    status = registry_plan_litter(path, &s->plan, err);
+    status = look_for_left(path, s, err);
   mem_free(path);
   return status;
 }
@@ -75,7 +95,7 @@ static tern_status look_through(const char *root, bool plain, sweep *s, tern_err
   DIR *dir = opendir(root);
   if (!dir)
     return errno == ENOENT ? TERN_OK : err_errno(err, root, "open");
-  tern_status status = registry_plan_litter(root, &s->plan, err);
+  tern_status status = plain ? look_for_left(root, s, err) : registry_plan_litter(root, &s->plan, err);
   for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     char id[REPO_ID_ROOM];
     bool is_repo = repo_of_folder(e->d_name, id);
@@ -104,6 +124,24 @@ static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
   return status;
 }
 
+static bool is_same_folder(const char *a, const char *b)
+{
+  struct stat x, y;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Whether a place is one of those that come after it: the hub's cache may be TERN_HOME/hub. */
+static bool comes_again(const cli_env *env, size_t at, const char *place)
+{
+  char *root;
+  bool plain, failed = false, again = false;
+  for (size_t i = at + 1; !again && models_root(env, i, &root, &plain, &failed); i++) {
+    again = root && is_same_folder(root, place);
+    mem_free(root);
+  }
+  return again;
+}
+
 tern_status verb_gc(const cli_args *a, tern_error *err)
 {
   cli_env env;
@@ -115,7 +153,7 @@ tern_status verb_gc(const cli_args *a, tern_error *err)
   for (size_t i = 0; status == TERN_OK && models_root(&env, i, &root, &plain, &failed); i++) {
     if (failed)
       status = err_nomem(err, "path");
-    else if (root)
+    else if (root && !comes_again(&env, i, root))
       status = look_through(root, plain, &s, err);
     mem_free(root);
   }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -112,6 +113,23 @@ static void reclaim(const char *above)
   }
   if (d)
     closedir(d);
+}
+
+bool outdir_is_left(const char *dir, const char *name)
+{
+  enum { OLD_SECONDS = 3600 };
+  struct stat st;
+  bool absent;
+  if (!is_temporary_name(name))
+    return false;
+  int above = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = above < 0 ? -1 : lock_directory(above, name, &absent);
+  bool left = fd >= 0 && fstat(fd, &st) == 0 && time(NULL) - st.st_mtime >= OLD_SECONDS;
+  if (fd >= 0)
+    close(fd);
+  if (above >= 0)
+    close(above);
+  return left;
 }
 
 /* ---- begin ---- */

@@ -4,6 +4,7 @@
 #ifndef TERN_CONVERT_OUTDIR_H
 #define TERN_CONVERT_OUTDIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -15,6 +16,9 @@ typedef struct outdir {
 
 /* Refuses a PATH that exists, unless it is an empty directory. Removes leftovers of killed processes beside it. */
 tern_status outdir_begin(const char *path, outdir *out, tern_error *err);
+/* Whether NAME in DIR is what a killed process left: of a temporary directory's form, an hour old, and in nobody's
+ * hands. False, too, where the file system has no locks that would tell. */
+bool outdir_is_left(const char *dir, const char *name);
 /* The path of a file inside; mem_free. NULL: no memory. */
 char *outdir_file(const outdir *o, const char *name);
 tern_status outdir_write(const outdir *o, const char *name, const char *data, size_t size, tern_error *err);

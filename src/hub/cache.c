@@ -79,6 +79,19 @@ static tern_status make_between(const char *dir, char *path, tern_error *err)
   return TERN_OK;
 }
 
+/* CACHE/.locks/REPO; the cache's own place may lead anywhere, what is in it may not. */
+static tern_status make_locks(const cache_repo *r, tern_error *err)
+{
+  char *cache = mem_strndup(r->dir, (size_t)(strrchr(r->dir, '/') - r->dir));
+  tern_status status = cache ? make_all(cache, err) : err_nomem(err, "path");
+  if (status == TERN_OK)
+    status = make_between(cache, r->locks, err);
+  if (status == TERN_OK)
+    status = make_one(r->locks, err);
+  mem_free(cache);
+  return status;
+}
+
 tern_status cache_repo_open(const char *cache, const char *id, cache_repo *out, tern_error *err)
 {
   char *folder = repo_folder(id);
@@ -102,7 +115,7 @@ tern_status cache_repo_make(const cache_repo *r, tern_error *err)
 {
   static const char *const folders[] = {"blobs", "snapshots", "refs"};
   TRY(make_all(r->dir, err));
-  TRY(make_all(r->locks, err));
+  TRY(make_locks(r, err));
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     char *path = path_join(r->dir, folders[i]);
     tern_status status = path ? make_one(path, err) : err_nomem(err, "path");
@@ -203,7 +216,7 @@ tern_status cache_lock(const cache_repo *r, const char *etag, int *lock, tern_er
 
 tern_status cache_lock_repo(const cache_repo *r, bool alone, int *lock, tern_error *err)
 {
-  TRY(make_all(r->locks, err));
+  TRY(make_locks(r, err));
   return take_lock(r, "tern", alone ? LOCK_EX : LOCK_SH, O_CREAT, lock, err);
 }
 
@@ -326,6 +339,31 @@ tern_status cache_link(const cache_repo *r, const char *commit, const hub_files 
 }
 
 /* ---- refs ---- */
+
+tern_status cache_check_ref(const cache_repo *r, const char *revision, tern_error *err)
+{
+  struct stat st;
+  char *path = join(r->dir, "refs/%s", revision);
+  if (!path)
+    return err_nomem(err, "path");
+  bool taken = lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+  for (char *slash = path + strlen(r->dir); !taken && (slash = strchr(slash + 1, '/')); *slash = '/') {
+    *slash = 0;
+    if (lstat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+      taken = true;
+      break;
+    }
+  }
+  tern_status status = TERN_OK;
+  if (taken)
+    status =
+        err_set(err, TERN_E_IO,
+                "%s: another ref of this repo is in the way of \"%s\": pull that by its commit, or remove the other "
+                "(tern rm)",
+                path, revision);
+  mem_free(path);
+  return status;
+}
 
 tern_status cache_write_ref(const cache_repo *r, const char *revision, const char *commit, tern_error *err)
 {

@@ -47,6 +47,9 @@ void cache_unlock(int lock); /* what is no descriptor is fine */
 bool cache_is_whole(const cache_repo *r, const char *commit, const hub_files *files);
 /* Makes the snapshot of files whose blobs are all there. */
 tern_status cache_link(const cache_repo *r, const char *commit, const hub_files *files, tern_error *err);
+/* Whether refs/REVISION can be written: "v1" and "v1/x" cannot both be refs, though of two commits both can be here.
+ * To be asked before anything is downloaded. */
+tern_status cache_check_ref(const cache_repo *r, const char *revision, tern_error *err);
 /* refs/REVISION, by rename; nothing where the revision is the commit itself. */
 tern_status cache_write_ref(const cache_repo *r, const char *revision, const char *commit, tern_error *err);
 /* The commit that a revision means here; false: there is none. */

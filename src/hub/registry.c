@@ -598,6 +598,14 @@ tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_err
   return add_folder(plan, path, "revision", err);
 }
 
+tern_status registry_plan_left(const char *path, registry_plan *plan, tern_error *err)
+{
+  tree_bytes = 0;
+  if (nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) != 0)
+    return errno == ENOENT ? TERN_OK : err_errno(err, path, "look through"); /* another process was quicker */
+  return add_folder(plan, path, left_over, err);
+}
+
 tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err)
 {
   names found = {0};
@@ -605,9 +613,8 @@ tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_e
   tern_status status = TERN_OK;
   for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
     char *path = has_our_form(found.items[i], removed_kind) ? path_join(folder, found.items[i]) : NULL;
-    tree_bytes = 0;
-    if (path && nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) == 0) /* else another process was quicker */
-      status = add_folder(plan, path, left_over, err);
+    if (path)
+      status = registry_plan_left(path, plan, err);
     mem_free(path);
   }
   free_names(&found);

@@ -73,6 +73,8 @@ tern_status registry_plan_revision(const cache_repo *r, const registry *g, const
 tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_error *err);
 /* What a killed removal left in `folder`: of folders that went whole. */
 tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err);
+/* A folder that a killed process left, with all that is below it. */
+tern_status registry_plan_left(const char *path, registry_plan *plan, tern_error *err);
 /* Whether somebody is writing one of the blobs that `which` uses; NULL: any of the repo's. */
 tern_status registry_is_held(const cache_repo *r, const registry *g, const registry_revision *which, bool *held,
                              tern_error *err);

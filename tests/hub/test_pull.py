@@ -143,6 +143,15 @@ def test_revisions(hub):
             tally.check(f"revision {revision[:9]}", done.status == 0 and not home.whole(repo), done.err)
             ref = home.repo(repo.id) / "refs" / revision
             tally.check(f"its ref {revision[:9]}", ref.exists() == (revision != repo.commit) and not (home.repo(repo.id) / "refs" / "main").exists())
+    repo.refs |= {"feat": repo.commit, "feat/x": repo.commit}
+    for first, second in ("feat", "feat/x"), ("feat/x", "feat"):
+        with Home(hub) as home:
+            home.pull(f"org/revs@{first}")
+            shutil.rmtree(home.snapshot(repo))
+            hub.forget()
+            refused(f"{second} after {first}", home.pull(f"org/revs@{second}"), "refs/feat", "in the way")
+            tally.check(f"{second} after {first}: nothing is downloaded", not home.snapshot(repo).exists() and not hub.asked("content"))
+            tally.check(f"{second} after {first}: its commit can be pulled", home.pull(f"org/revs@{repo.commit}").status == 0 and not home.whole(repo))
     with Home(hub) as home:
         refused("no such revision", home.pull("org/revs@v9"), 'no revision "v9"', "org/revs")
         repo.refs["a" * 40] = repo.commit
@@ -621,6 +630,14 @@ def test_links(hub):
         blob.unlink()
         os.mkfifo(blob)
         refused("or a pipe", home.pull("org/links"), "not a regular file")
+    for name in ".locks", ".locks/models--org--links":
+        with Home(hub) as home:
+            outside = home.folder / "outside"
+            outside.mkdir()
+            (home.cache / name).parent.mkdir(parents=True)
+            (home.cache / name).symlink_to(outside)
+            refused(f"{name} leads out of the cache", home.pull("org/links"), "symbolic link", ".locks")
+            tally.check(f"{name}: nothing is written there", not list(outside.iterdir()))
     with Home(hub) as home:
         home.cache.mkdir()
         home.repo(repo.id).symlink_to(home.repo(repo.id).name)

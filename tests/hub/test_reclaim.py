@@ -1,6 +1,7 @@
 """tern rm and gc: what goes, what stays, who is asked, and that neither breaks what another process is at (standard
 library; huggingface_hub from build/oracle where it is there)."""
 
+import fcntl
 import json
 import os
 import pty
@@ -174,8 +175,33 @@ def test_plain(hub):
         for path in left:
             path.mkdir(parents=True)
             (path / "bytes").write_bytes(b"x" * 100)
-        told = json.loads(tern("gc", "--yes", "--json", env=home.env).out)
+        (home.cache / "models--org--deep" / "blobs" / ("f" * 64)).write_bytes(b"x" * 1000)
+        done = tern("gc", "--yes", "--json", env=home.env)
+        told = json.loads(done.out)
+        told["bytes"] -= 1000
+        told["removed"] = [i for i in told["removed"] if i["why"] == "left over"]
+        tally.check("gc is not in its own way where the cache is in TERN_HOME", "passed over" not in done.err, done.err)
         tally.check("gc takes each place once, and none through a link", told["bytes"] == 300 and len(told["removed"]) == 3 and [p.exists() for p in left] == [False, False, False, True], told)
+
+
+def test_imports(hub):
+    """What a killed import left goes too, and not what one is at."""
+    with Home(hub) as home:
+        imports, models = home.folder / "own" / "imports", home.folder / "own" / "models" / "me"
+        left = [imports / ".a-0123.part-99-0", models / ".b.part-99-1"]
+        others = [imports / ".young.part-99-0", imports / ".held.part-99-0", imports / "c.part-99-0", imports / ".d.part-x-0"]
+        for path in left + others:
+            path.mkdir(parents=True)
+            (path / "model.safetensors").write_bytes(b"x" * 100)
+            if "young" not in path.name:
+                os.utime(path, (1, 1))
+        held = os.open(others[1], os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = tern("gc", "--yes", "--json", env=home.env)
+        told = json.loads(done.out)
+        tally.check("gc takes what killed imports left", done.status == 0 and told["bytes"] == 200 and not any(p.exists() for p in left), told)
+        tally.check("and nothing else", all((p / "model.safetensors").exists() for p in others), told)
+        os.close(held)
 
 
 def test_spelling(hub):
@@ -325,7 +351,7 @@ def test_meanwhile(hub):
             tally.check(f"{words[0]}: the rest of the plan is done", home.snapshot(repo).exists() == (words[0] == "gc"))
 
 
-TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
+TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():

@@ -1,7 +1,9 @@
-/* test_cores.c - the default number of threads, on trees that look like the /proc and /sys of machines. */
+/* test_cores.c - the default number of threads, and the memory that is left, on trees that look like the /proc and /sys
+ * of machines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cmocka.h>
 #include <ftw.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cores.h"
+#include "base/system.h"
 
 static char root[] = "/tmp/tern_cores_XXXXXX";
 
@@ -176,6 +179,36 @@ static void version_1_groups_limit(void **state)
   expect(find(0, 7), 8, 8, 8, 1.5, 2, 2);
 }
 
+static void memory_is_the_least_that_a_group_leaves(void **state)
+{
+  (void)state;
+  assert_int_equal(system_memory_available_in(root), SIZE_MAX);
+  put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4000 kB\n");
+  assert_int_equal(system_memory_available_in(root), 4000 << 10);
+  put("proc/self/cgroup", "4:memory:/x/y\n0::/a/b\n");
+  put("sys/fs/cgroup/a/memory.max", "3000000\n"); /* a group above */
+  put("sys/fs/cgroup/a/memory.current", "1000000\n");
+  put("sys/fs/cgroup/a/b/memory.max", "max\n");
+  put("sys/fs/cgroup/a/b/memory.current", "900000\n");
+  assert_int_equal(system_memory_available_in(root), 2000000);
+  put("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 300000\nactive_file 200000\n"); /* gives way */
+  assert_int_equal(system_memory_available_in(root), 2500000);
+  put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "2000000\n"); /* version 1 */
+  put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1500000\n");
+  put("sys/fs/cgroup/memory/x/memory.stat",
+      "cache 9\nactive_file 7\ntotal_inactive_file 100000\ntotal_active_file 1\n");
+  assert_int_equal(system_memory_available_in(root), 600001);
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"); /* none */
+  put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n");
+  put("sys/fs/cgroup/memory/x/y/memory.limit_in_bytes", "1000\n");
+  put("sys/fs/cgroup/memory/x/y/memory.usage_in_bytes", "2000\n");
+  assert_int_equal(system_memory_available_in(root), 0);
+  put("proc/self/cgroup", "0::/docker/0123\n"); /* the mount is the container's own */
+  put("sys/fs/cgroup/memory.max", "5000\n");
+  put("sys/fs/cgroup/memory.current", "1000\n");
+  assert_int_equal(system_memory_available_in(root), 4000);
+}
+
 static void nonsense_is_ignored(void **state)
 {
   (void)state;
@@ -207,6 +240,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       ON_TREE(an_empty_tree_has_the_mask),
       ON_TREE(siblings_count_once),
+      ON_TREE(memory_is_the_least_that_a_group_leaves),
       ON_TREE(slow_cores_are_left_out),
       ON_TREE(clocks_tell_where_capacities_do_not),
       ON_TREE(performance_cores_are_listed),

@@ -289,6 +289,8 @@ tern_status hub_pull(const http_settings *s, const char *cache, const hub_plan *
   cache_repo r;
   int lock = CACHE_LOCK_FREE;
   tern_status status = cache_repo_open(cache, p->repo.id, &r, err);
+  if (status == TERN_OK && strcmp(p->repo.revision, p->commit) != 0)
+    status = cache_check_ref(&r, p->repo.revision, err);
   if (status == TERN_OK && !cache_is_whole(&r, p->commit, &p->files)) {
     status = check_room(cache, p, err);
     if (status == TERN_OK)
