@@ -332,13 +332,18 @@ static enum MHD_Result reply_with(exchange *x, struct MHD_Connection *c, srv_res
 }
 
 /* As a log may have it: one word of visible ASCII characters. */
-static void note_line(exchange *x, const char *method, const char *path)
+static void note(char *out, size_t room, const char *word)
 {
-  snprintf(x->method, sizeof x->method, "%s", method);
-  snprintf(x->path, sizeof x->path, "%s", path);
-  for (char *p = x->path; *p; p++)
+  snprintf(out, room, "%s", word);
+  for (char *p = out; *p; p++)
     if (*p <= ' ' || *p > '~' || *p == '"')
       *p = '?';
+}
+
+static void note_line(exchange *x, const char *method, const char *path)
+{
+  note(x->method, sizeof x->method, method);
+  note(x->path, sizeof x->path, path);
 }
 
 /* What a browser asks before it lets a page of an allowed origin ask. */

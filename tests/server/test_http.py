@@ -276,12 +276,17 @@ def test_log():
     with Server(MODEL, "-v") as s:
         asked = [s.ask(CHAT, chat("a secret text", max_tokens=4))[2]["X-Request-Id"], s.ask("/no%20such%0apath")[2]["X-Request-Id"]]
         s.stream(CHAT, chat("a secret text"))
+        with socket.create_connection(("127.0.0.1", s.port)) as raw:
+            raw.sendall(b'G"=\x7f\xe4 /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
+            while raw.recv(4096):
+                pass
         s.end()
         lines = [line for line in s.err.splitlines() if "id=tern-" in line]
         found = [dict(f.split("=", 1) for f in line.split() if "=" in f) for line in lines]
-        tally.check("a line a request", len(found) == 3 and [f["id"] for f in found[:2]] == asked, lines)
+        tally.check("a line a request", len(found) == 4 and [f["id"] for f in found[:2]] == asked, lines)
         tally.check("its fields", all(set(f) >= {"id", "method", "path", "status", "end", "ms"} for f in found), lines)
-        tally.check("what was asked for", [f["status"] for f in found] == ["200", "404", "200"] and found[1]["path"] == "/no?such?path", lines)
+        tally.check("what was asked for", [f["status"] for f in found] == ["200", "404", "200", "405"] and found[1]["path"] == "/no?such?path", lines)
+        tally.check("a method is a word too", found[3]["method"] == "G?=??", lines)
         tally.check("a stream's line has its end", float(found[2]["first_ms"]) <= float(found[2]["ms"]) and found[2]["end"] == "sent", lines)
         tally.check("no text", "secret" not in s.err)
 
