@@ -68,6 +68,8 @@ bool srv_refuse(const server *s, const srv_headers *h, srv_response *a)
   char message[200];
   if (h->lengths > 1 || (h->lengths && h->encoded))
     srv_error(a, 400, NULL, NULL, "headers: more than one length of the body");
+  else if (h->packed && strcasecmp(h->packed, "identity") != 0)
+    srv_error(a, 415, "Content-Encoding", NULL, "Content-Encoding: bodies are taken as they are");
   else if (!h->host && h->wants_host)
     srv_error(a, 400, NULL, NULL, "headers: no Host");
   else if (s->socket.loopback && h->host && !is_own(s, h->host)) {

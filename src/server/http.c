@@ -386,7 +386,8 @@ static srv_headers read_headers(const server *s, struct MHD_Connection *c, const
                    .key = header(c, "x-api-key"),
                    .path = path,
                    .wants_host = !strcmp(version, MHD_HTTP_VERSION_1_1),
-                   .encoded = header(c, MHD_HTTP_HEADER_TRANSFER_ENCODING)};
+                   .encoded = header(c, MHD_HTTP_HEADER_TRANSFER_ENCODING),
+                   .packed = header(c, MHD_HTTP_HEADER_CONTENT_ENCODING)};
   bool asks = header(c, MHD_HTTP_HEADER_EXPECT);
   h.most_announced = s->options.most_body * (asks ? 1 : THROW_AWAY);
   MHD_get_connection_values(c, MHD_HEADER_KIND, note_length, &h);

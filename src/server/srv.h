@@ -66,6 +66,7 @@ typedef struct srv_headers {
   const char *path;
   bool wants_host;         /* by the version of HTTP */
   bool encoded;            /* Transfer-Encoding */
+  const char *packed;      /* Content-Encoding; NULL: none */
   int lengths;             /* fields with the body's length */
   uint64_t announced;      /* the last of them */
   uint64_t most_announced; /* what is more is not worth reading */

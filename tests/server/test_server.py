@@ -475,6 +475,7 @@ def test_framing(s):
     for label, head, want in (
         ("whole", post + length, 200),
         ("two lengths", post + length + length, 400),
+        ("a packed body", post + length + "Content-Encoding: gzip\n", 415),
         ("a length and an encoding", post + length + "Transfer-Encoding: chunked\n", 400),
         ("no Host", "GET /health HTTP/1.1\n", 400),
         ("NUL in the path", "GET /health%00x HTTP/1.1\nHost: localhost\n", 404),
