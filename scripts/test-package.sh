@@ -31,7 +31,7 @@ check() { # check NAME COMMAND...
 inside() { LC_ALL=C DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
 mirror=$(apt-cache policy base-files | sed -n 's/.* \(http[^ ]*\) bookworm\/main.*/\1/p' | head -n 1)
-debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}" >"$build/package/debootstrap.log" 2>&1 || {
+debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"} >"$build/package/debootstrap.log" 2>&1 || {
   tail -n 5 "$build/package/debootstrap.log" >&2
   echo "test-package: debootstrap could not make a system" >&2
   exit 1

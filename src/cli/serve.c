@@ -4,6 +4,7 @@
  * SIGINT and SIGTERM let running answers end, for a while, and the exit status is 0; a second one kills. Where the
  * worker dies the server ends with its error.
  */
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static void tell_prefix_dir(void *user, const char *line)
 
 /* Until a signal came or the worker died. */
 static tern_status serve(const cli_args *a, const answerer *r, const serve_secrets *secrets, server_socket *at,
-                         const char *const *names, size_t n_names, tern_error *err)
+                         const char *const *names, size_t n_names, size_t n_unlisted, tern_error *err)
 {
   server *s;
   size_t lost_lines = 0;
@@ -101,6 +102,7 @@ static tern_status serve(const cli_args *a, const answerer *r, const serve_secre
       .host = host_of(a),
       .names = names,
       .n_names = n_names,
+      .n_unlisted = n_unlisted,
       .keys = (const char *const *)secrets->keys,
       .n_keys = secrets->n_keys,
       .origins = a->origins.items,
@@ -142,19 +144,29 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const serve
   const char **names = mem_array(2 + a->aliases.n, sizeof *names);
   tern_status status = name && names ? TERN_OK : err_nomem(err, "names");
   if (status == TERN_OK) {
+    bool unlisted = typed && strcmp(typed, name) != 0; /* it is the same model */
     names[n++] = name;
-    if (typed && strcmp(typed, name) != 0)
-      names[n++] = typed;
     for (size_t i = 0; i < a->aliases.n; i++)
       names[n++] = a->aliases.items[i];
+    if (unlisted)
+      names[n++] = typed;
     sig_hold();
-    status = serve(a, r, secrets, at, names, n, err);
+    status = serve(a, r, secrets, at, names, n, unlisted, err);
     sig_release();
   }
   mem_free(names);
   mem_free(name);
   free(whole);
   return status;
+}
+
+/* A connection is a thread: without a bound each would reserve an arena of 64 MB of addresses for its few kilobytes, of
+ * which none comes back, and a flood would leave the server without any. */
+static void share_arenas(void)
+{
+#ifdef M_ARENA_MAX
+  mallopt(M_ARENA_MAX, 4);
+#endif
 }
 
 tern_status verb_serve(const cli_args *a, tern_error *err)
@@ -166,6 +178,7 @@ tern_status verb_serve(const cli_args *a, tern_error *err)
   server_socket at = {.fd = -1};
   if (a->unix_socket && (a->host || ARGS_GIVEN(a, port)))
     return err_set(err, TERN_E_USAGE, "--unix-socket: is instead of --host and --port");
+  share_arenas();
   args_model_and_text(a, &name, &nothing);
   if (ARGS_GIVEN(a, prefix_dir_mb) && !a->prefix_dir)
     return err_set(err, TERN_E_USAGE, "--prompt-cache-dir-mb: changes nothing without --prompt-cache-dir");

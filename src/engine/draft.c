@@ -56,7 +56,7 @@ size_t draft_state_bytes(const tern_draft *o, int64_t positions)
 
 size_t draft_scratch_bytes(const tern_draft *o, int64_t positions)
 {
-  return o->model ? model_scratch_bytes(o->model->net, positions) - model_scratch_bytes(o->model->net, 0) : 0;
+  return o->model ? model_scratch_bytes(o->model->net, positions) : 0;
 }
 
 /* ---- open ---- */
@@ -227,7 +227,7 @@ static int call(drafter *d, int most)
   return n;
 }
 
-tern_status draft_guess(draft_turn *turns, int n, int share, tern_error *err)
+tern_status draft_guess(draft_turn *turns, int n, int share, const atomic_bool *cancelled, tern_error *err)
 {
   for (int i = 0; i < n; i++) {
     drafter *d = turns[i].drafter;
@@ -243,5 +243,5 @@ tern_status draft_guess(draft_turn *turns, int n, int share, tern_error *err)
     turns[i].ids = d->guesses;
     turns[i].n = d->n_guesses;
   }
-  return turns[0].drafter->options.model ? draft_model_guess(turns, n, share, err) : TERN_OK;
+  return turns[0].drafter->options.model ? draft_model_guess(turns, n, share, cancelled, err) : TERN_OK;
 }

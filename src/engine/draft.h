@@ -36,8 +36,8 @@ static inline bool draft_asked(const tern_draft *o)
 /* TERN_E_USAGE: two ways at once, a number out of range. TERN_E_UNSUPPORTED: a draft model with another vocabulary;
  * names the first token that differs. */
 tern_status draft_check(const tern_draft *o, const tern_model *target, tern_error *err);
-/* Bytes of the draft model's state for a timeline of so many positions; and that model's scratch that is not there yet.
- */
+/* Bytes of the draft model's state for a timeline of so many positions; and of that model's scratch, which is there
+ * already as far as 0 positions have it. */
 size_t draft_state_bytes(const tern_draft *o, int64_t positions);
 size_t draft_scratch_bytes(const tern_draft *o, int64_t positions);
 
@@ -61,7 +61,7 @@ typedef struct draft_turn {
 } draft_turn;
 
 /* Guesses for n timelines, 1 <= n <= MODEL_MAX_ROWS, that will be stepped together. share: prompt tokens that the draft
- * model may read now, in all. */
-tern_status draft_guess(draft_turn *turns, int n, int share, tern_error *err);
+ * model may read now, in all. cancelled: looked at between the ops of its forwards (TERN_E_CANCELLED); NULL: never. */
+tern_status draft_guess(draft_turn *turns, int n, int share, const atomic_bool *cancelled, tern_error *err);
 
 #endif

@@ -42,6 +42,6 @@ tern_status draft_model_begin(drafter *d, const tern_generate_options *options, 
 /* The state keeps what holds for the first `length` ids. */
 void draft_model_cut(drafter *d, int64_t length);
 /* turns[i].n guesses are wanted of each; fewer come where the model has not caught up. */
-tern_status draft_model_guess(draft_turn *turns, int n, int share, tern_error *err);
+tern_status draft_model_guess(draft_turn *turns, int n, int share, const atomic_bool *cancelled, tern_error *err);
 
 #endif

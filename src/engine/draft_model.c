@@ -107,12 +107,12 @@ static void add_row(round *at, draft_turn *turn, int count, bool wanted)
   at->turns[at->n++] = turn;
 }
 
-static tern_status run(round *at, tern_error *err)
+static tern_status run(round *at, const atomic_bool *cancelled, tern_error *err)
 {
   if (!at->n)
     return TERN_OK;
   model *net = at->turns[0]->drafter->options.model->net;
-  TRY(model_forward(net, &(batch){at->rows, at->n, NULL}, draw, at, err));
+  TRY(model_forward(net, &(batch){at->rows, at->n, cancelled}, draw, at, err));
   for (int i = 0; i < at->n; i++)
     at->turns[i]->drafter->consumed += at->rows[i].count;
   return TERN_OK;
@@ -129,7 +129,7 @@ static bool can_follow(drafter *d, int guesses)
   return !d->lost;
 }
 
-tern_status draft_model_guess(draft_turn *turns, int n, int share, tern_error *err)
+tern_status draft_model_guess(draft_turn *turns, int n, int share, const atomic_bool *cancelled, tern_error *err)
 {
   model *net = turns[0].drafter->options.model->net;
   int room = net->plan.max_tokens, wanted = 0;
@@ -155,13 +155,13 @@ tern_status draft_model_guess(draft_turn *turns, int n, int share, tern_error *e
     sampler_set_key(d->sampler, sampler_key(turns[i].reply->sampler));
     add_row(&at, &turns[i], count, turns[i].n > 0);
   }
-  TRY(run(&at, err));
+  TRY(run(&at, cancelled, err));
   for (int k = 1; k < wanted; k++) {
     at.n = 0;
     for (int i = 0; i < n; i++)
       if (turns[i].n > k && turns[i].drafter->n_guesses == k)
         add_row(&at, &turns[i], 1, true);
-    TRY(run(&at, err));
+    TRY(run(&at, cancelled, err));
   }
   for (int i = 0; i < n; i++)
     turns[i].n = turns[i].drafter->n_guesses;

@@ -50,7 +50,7 @@ static tern_status next_ids(tern_session *s, const reply *r, int32_t *ids, int *
   int most = session_steps_most(s->timeline) - 1;
   most = (size_t)most < left - 1 ? most : (int)(left - 1);
   draft_turn turn = {.drafter = s->drafter, .reply = r, .most = most < REPLY_MOST_DRAFTS ? most : REPLY_MOST_DRAFTS};
-  TRY(draft_guess(&turn, 1, INT_MAX, err));
+  TRY(draft_guess(&turn, 1, INT_MAX, session_cancelled(s->timeline), err));
   memcpy(ids + 1, turn.ids, (size_t)turn.n * sizeof *ids);
   *n += turn.n;
   return TERN_OK;

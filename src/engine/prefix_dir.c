@@ -32,12 +32,41 @@ __attribute__((format(printf, 2, 3))) static void tell(const prefix_dir *d, cons
     d->tell(d->user, line);
 }
 
+/* ---- whose it is ---- */
+
+/* What is open must be its user's own, or root's, and nobody else's to write: whoever writes there gives the model
+ * states, and key and sums are no secrets. */
+static tern_status check_owner(int fd, const char *path, tern_error *err)
+{
+  struct stat st;
+  if (fstat(fd, &st))
+    return err_errno(err, path, "stat");
+  if (st.st_uid != geteuid() && st.st_uid != 0)
+    return err_set(err, TERN_E_IO, "%s: it is another user's, who could put other states there", path);
+  if (st.st_mode & (S_IWGRP | S_IWOTH))
+    return err_set(err, TERN_E_IO, "%s: others may write there, and could put other states there: chmod go-w %s", path,
+                   path);
+  return TERN_OK;
+}
+
+static tern_status open_folder(const prefix_dir *d, int *fd, tern_error *err)
+{
+  *fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (*fd < 0)
+    return errno == ENOTDIR ? err_set(err, TERN_E_IO, "%s: not a directory", d->path) : err_errno(err, d->path, "open");
+  tern_status status = check_owner(*fd, d->path, err);
+  if (status != TERN_OK)
+    close(*fd);
+  return status;
+}
+
 tern_status prefix_dir_check(const prefix_dir *d, tern_error *err)
 {
+  int fd;
   if (mkdir(d->path, 0700) && errno != EEXIST)
     return err_errno(err, d->path, "make directory");
-  if (!file_is_directory(d->path))
-    return err_set(err, TERN_E_IO, "%s: not a directory", d->path);
+  TRY(open_folder(d, &fd, err));
+  close(fd);
   return access(d->path, R_OK | W_OK | X_OK) ? err_errno(err, d->path, "use") : TERN_OK;
 }
 
@@ -119,7 +148,9 @@ static tern_status load_one(const char *path, model *m, const char *key, prefixe
   prefix_image image = {0};
   kv_seq *state = NULL, *snapshot = NULL;
   TRY(map_open(path, &file, err));
-  tern_status status = prefix_file_parse(m, key, file.data, file.size, &image, err);
+  tern_status status = file.data ? check_owner(file.fd, path, err) : TERN_OK;
+  if (status == TERN_OK)
+    status = prefix_file_parse(m, key, file.data, file.size, &image, err);
   if (status == TERN_OK)
     status = prefix_file_restore(m, &image, &state, &snapshot, err);
   if (status == TERN_OK && map_broken(&file)) /* what was read may be zeros */
@@ -181,13 +212,13 @@ int prefix_dir_load(const prefix_dir *d, model *m, prefixes *p)
 
 /* ---- saving ---- */
 
-/* Holds the folder's lock; -1 where the file system has none, which keeps nobody out. */
-static int lock_folder(const prefix_dir *d)
+/* Opens the folder and holds its lock; a file system that has none keeps nobody out. */
+static tern_status lock_folder(const prefix_dir *d, int *fd, tern_error *err)
 {
-  int fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  while (fd >= 0 && flock(fd, LOCK_EX) && errno == EINTR)
+  TRY(open_folder(d, fd, err));
+  while (flock(*fd, LOCK_EX) && errno == EINTR)
     ;
-  return fd;
+  return TERN_OK;
 }
 
 /* What killed processes left half-written; whoever writes holds the lock. */
@@ -233,7 +264,7 @@ static tern_status write_one(int folder, const char *name, const model *m, const
   return status;
 }
 
-/* Removes the oldest until `more` bytes fit. False: they never do. */
+/* Removes the oldest until `more` bytes fit. False: they never do, and nothing goes for them. */
 static bool make_room(const prefix_dir *d, int folder, size_t more)
 {
   listing l = list(d);
@@ -268,6 +299,7 @@ static void save_all(const prefix_dir *d, int folder, model *m, const char *key,
       break;
     }
   }
+  make_room(d, folder, 0); /* what was there may be more than now is wanted */
   fsync(folder);
 }
 
@@ -275,15 +307,17 @@ void prefix_dir_save(const prefix_dir *d, model *m, const prefixes *p)
 {
   char key[SHA256_HEX];
   tern_error err = {0};
-  int folder = lock_folder(d);
-  if (folder < 0)
-    err_errno(&err, d->path, "open");
-  else if (prefix_file_key(m, key, &err) == TERN_OK) {
+  int folder = -1;
+  tern_status status = lock_folder(d, &folder, &err);
+  bool locked = status == TERN_OK;
+  if (status == TERN_OK)
+    status = prefix_file_key(m, key, &err);
+  if (status == TERN_OK) {
     remove_begun(folder);
     save_all(d, folder, m, key, p);
-  }
-  if (err.text[0])
+  } else {
     tell(d, "%s: not saved: %s", d->path, err.text);
-  if (folder >= 0)
+  }
+  if (locked)
     close(folder);
 }

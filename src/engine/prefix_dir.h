@@ -7,7 +7,8 @@
  * files together may take; those used longest ago go first.
  *
  * Nothing here is worth a failure. A file of this model that does not hold (damaged, cut, of another build) is renamed
- * to NAME.aside, told of, and never used. Where the disk is full or refuses, that is told of and what is there stays.
+ * to NAME.aside, told of, and never used. One that another user owns or may write is told of and not used. Where the
+ * disk is full or refuses, that is told of and what is there stays.
  */
 #ifndef TERN_ENGINE_PREFIX_DIR_H
 #define TERN_ENGINE_PREFIX_DIR_H
@@ -21,8 +22,8 @@ typedef struct prefix_dir {
   void *user;
 } prefix_dir;
 
-/* Makes the folder where there is none, for its user alone. TERN_E_IO where it cannot be written to: the one thing that
- * is refused, at the start. */
+/* Makes the folder where there is none, for its user alone. TERN_E_IO where it cannot be written to, or where somebody
+ * else can write there: what is refused, at the start. */
 tern_status prefix_dir_check(const prefix_dir *d, tern_error *err);
 /* Keeps what is there for this model, as far as `p` has room. Returns how many. */
 int prefix_dir_load(const prefix_dir *d, model *m, prefixes *p);

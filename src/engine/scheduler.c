@@ -159,7 +159,7 @@ static size_t room_with(const scheduler *s, const sched_job *j)
   if (s->options.state_bytes || s->budget == SIZE_MAX)
     return s->budget;
   size_t more = model_scratch_bytes(s->model->net, j->limit) - s->scratch; /* scratch grows and never shrinks */
-  more = sum(more, draft_scratch_bytes(&s->options.draft, j->limit));
+  more = sum(more, draft_scratch_bytes(&s->options.draft, j->limit) - s->draft_scratch);
   return more < s->budget ? s->budget - more : 0;
 }
 
@@ -175,18 +175,13 @@ static tern_status check_alone(scheduler *s, sched_job *j)
                  j->options.max_tokens, need >> 20, most >> 20);
 }
 
-/* The job's state, begun where a prefix ends; prefixes go where there is no memory beside them. */
+/* The job's state, begun where a prefix ends. */
 static tern_status reserve_state(scheduler *s, sched_job *j)
 {
   model *net = s->model->net;
   TRY(kv_seq_open(net->store, &j->state, &j->err));
-  for (;;) {
-    j->cached = j->on_hidden ? 0 : prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
-    tern_status status = model_reserve(net, j->state, j->cached, j->limit, &j->err);
-    if (status == TERN_OK || !forget_one(s))
-      return status;
-    kv_seq_truncate(j->state, 0);
-  }
+  j->cached = j->on_hidden ? 0 : prefixes_resume(s->prefixes, j->state, j->ids, (int64_t)j->n - 1);
+  return model_reserve(net, j->state, j->cached, j->limit, &j->err);
 }
 
 static tern_status reserve_drafter(scheduler *s, sched_job *j)
@@ -197,7 +192,32 @@ static tern_status reserve_drafter(scheduler *s, sched_job *j)
   return drafter_begin(j->drafter, &j->options, j->ids, j->n, j->limit, s->draft_prefixes, &j->err);
 }
 
-/* Memory, sampler and all else that the job's steps need. *wait: not now. */
+static tern_status reserve_all(scheduler *s, sched_job *j)
+{
+  TRY(reserve_state(s, j));
+  TRY(reserve_drafter(s, j));
+  if (j->on_hidden)
+    return TERN_OK;
+  return reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err);
+}
+
+static void release_all(sched_job *j)
+{
+  kv_seq_close(j->state);
+  drafter_close(j->drafter);
+  reply_close(&j->reply);
+  j->state = NULL;
+  j->drafter = NULL;
+  j->err = (tern_error){0};
+}
+
+static bool lacks_memory(tern_status status)
+{
+  return status == TERN_E_NOMEM || status == TERN_E_LIMIT;
+}
+
+/* Memory, sampler and all else that the job's steps need; prefixes go where there is no memory beside them. *wait: not
+ * now. */
 static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
 {
   size_t need = state_of(s, j), most = room_with(s, j), all = sum(s->set_aside, need);
@@ -206,20 +226,15 @@ static tern_status start_job(scheduler *s, sched_job *j, bool *wait)
     return TERN_OK;
   while (sum(all, kept_bytes(s)) > most && forget_one(s))
     ;
-  tern_status status = reserve_state(s, j);
-  if (status == TERN_OK)
-    status = reserve_drafter(s, j);
-  if (status != TERN_OK && s->n_running > 0) { /* those that run will give some back */
-    kv_seq_close(j->state);
-    drafter_close(j->drafter);
-    j->state = NULL;
-    j->drafter = NULL;
-    *wait = true;
-    return TERN_OK;
+  for (tern_status status; (status = reserve_all(s, j)) != TERN_OK;) {
+    bool forgot = lacks_memory(status) && forget_one(s);
+    *wait = !forgot && lacks_memory(status) && s->n_running > 0; /* those that run will give some back */
+    if (!forgot && !*wait)
+      return status;
+    release_all(j);
+    if (*wait)
+      return TERN_OK;
   }
-  TRY(status);
-  if (!j->on_hidden)
-    TRY(reply_open(&j->reply, s->model, &j->options, j->ids[j->n - 1], (size_t)j->options.max_tokens, j->top, &j->err));
   j->position = j->cached;
   j->set_aside = need;
   s->set_aside += need;
@@ -379,6 +394,20 @@ static void free_all(scheduler *s)
   mem_free(s);
 }
 
+/* One bound for what is kept; a draft model's states, of the same conversations, get what they are of both. */
+static tern_status open_prefixes(scheduler *s, tern_error *err)
+{
+  const sched_options *o = &s->options;
+  size_t all = s->budget / PREFIX_SHARE, drafts = 0;
+  if (o->draft.model) {
+    double one = (double)kv_store_token_bytes(s->model->net->store),
+           draft = (double)kv_store_token_bytes(o->draft.model->net->store);
+    drafts = (size_t)((double)all * (draft / (one + draft)));
+  }
+  TRY(prefixes_open(s->model->net, o->prefixes, all - drafts, &s->prefixes, err));
+  return o->draft.model ? prefixes_open(o->draft.model->net, o->prefixes, drafts, &s->draft_prefixes, err) : TERN_OK;
+}
+
 tern_status sched_open(tern_model *m, const sched_options *options, scheduler **out, tern_error *err)
 {
   sched_options o = options ? *options : (sched_options){0};
@@ -401,6 +430,7 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   s->forgets = o.prefixes && model_sensitive_from(m->net) != INT64_MAX;
   s->budget = o.state_bytes ? o.state_bytes : model_memory_available(m->net);
   s->scratch = model_scratch_bytes(m->net, 0);
+  s->draft_scratch = draft_scratch_bytes(&o.draft, 0);
   s->numbers = mem_array((size_t)m->net->plan.max_tokens, sizeof *s->numbers);
   for (int i = 0; s->numbers && i < m->net->plan.max_tokens; i++)
     s->numbers[i] = i;
@@ -408,9 +438,7 @@ tern_status sched_open(tern_model *m, const sched_options *options, scheduler **
   if (status == TERN_OK && o.prefix_dir)
     status = prefix_dir_check(o.prefix_dir, err);
   if (status == TERN_OK)
-    status = prefixes_open(m->net, o.prefixes, s->budget / PREFIX_SHARE, &s->prefixes, err);
-  if (status == TERN_OK && o.draft.model)
-    status = prefixes_open(o.draft.model->net, o.prefixes, s->budget / PREFIX_SHARE, &s->draft_prefixes, err);
+    status = open_prefixes(s, err);
   if (status == TERN_OK && o.prefix_dir)
     s->stats.prefixes = prefix_dir_load(o.prefix_dir, m->net, s->prefixes);
   if (status == TERN_OK)

@@ -15,7 +15,8 @@
  * sched_submit answers more with TERN_E_BUSY.
  *
  * Reuse. What ended jobs left is kept (prefixes.h), and a job starts behind what it shares with one of them: no bit
- * changes by that. Running jobs come first: what is kept goes when memory is wanted, and takes an eighth of it at most.
+ * changes by that. Running jobs come first: what is kept goes when memory is wanted, and takes an eighth of it at most,
+ * a draft model's states included.
  *
  * Speculation (draft.h). A decoding job's row may carry guesses behind its token, verified in the same forward; how
  * many depends on what became of earlier ones and on how many jobs there are, and changes no token. A draft model's

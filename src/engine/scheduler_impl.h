@@ -19,8 +19,8 @@ struct scheduler {
   tern_model *model;
   sched_options options;
   int context;
-  size_t budget;  /* bytes for states of running jobs; fixed at open, SIZE_MAX: nobody knows */
-  size_t scratch; /* bytes of it that the budget does not have to pay for: there already at open */
+  size_t budget;                 /* bytes for states of running jobs; fixed at open, SIZE_MAX: nobody knows */
+  size_t scratch, draft_scratch; /* bytes of these that the budget does not have to pay for: there already at open */
   pthread_t worker;
   atomic_bool closing;
 

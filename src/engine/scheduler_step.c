@@ -136,7 +136,7 @@ static tern_status guess(scheduler *s, tern_error *err)
                                 .most = steps ? guess_most(s, s->running[i], room / steps) : 0};
   /* A draft model reads as fast as the model does. */
   int share = steps ? s->options.prompt_share : s->model->net->plan.max_tokens;
-  TRY(n ? draft_guess(turns, n, share, err) : TERN_OK);
+  TRY(n ? draft_guess(turns, n, share, &s->closing, err) : TERN_OK);
   n = 0;
   for (int i = 0; i < s->n_running; i++) {
     sched_job *j = s->running[i];

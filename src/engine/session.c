@@ -75,6 +75,11 @@ void session_cancel(session *s)
   atomic_store(&s->cancelled, true);
 }
 
+const atomic_bool *session_cancelled(const session *s)
+{
+  return &s->cancelled;
+}
+
 void session_uncancel(session *s)
 {
   atomic_store(&s->cancelled, false);

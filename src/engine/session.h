@@ -48,6 +48,8 @@ void session_close(session *s); /* NULL is fine */
  * session_uncancel. */
 void session_cancel(session *s);
 void session_uncancel(session *s);
+/* What session_cancel sets, for work beside the session's own. */
+const atomic_bool *session_cancelled(const session *s);
 
 /* Brings the session to `ids`, all consumed; the sink gets the logits of the last one. *cached (may be NULL): tokens
  * whose state was reused. A cancelled or failed sync leaves a valid, shorter timeline. `all` needs a fresh timeline: it

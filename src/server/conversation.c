@@ -82,16 +82,15 @@ void oai_answer_fault(srv_response *a, const oai_fault *f)
     srv_fault(a, f->param, &f->err);
 }
 
-/* What is wrong with messages that were made of another field is wrong with that. */
-static void rename_fault(oai_fault *f, const char *asked)
+/* What is wrong with a shared field that was made of another one is wrong with that. */
+static void rename_fault(oai_fault *f, const char *made, const char *asked)
 {
-  static const char made[] = "messages";
   if (!asked || !f->param || strcmp(f->param, made) != 0)
     return;
   tern_error err = f->err;
   f->param = asked;
-  if (!strncmp(err.text, made, sizeof made - 1))
-    err_set(&f->err, err.status, "%s%s", asked, err.text + sizeof made - 1);
+  if (!strncmp(err.text, made, strlen(made)))
+    err_set(&f->err, err.status, "%s%s", asked, err.text + strlen(made));
 }
 
 /* NULL: the response has the error. */
@@ -128,7 +127,8 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   }
   if (ok)
     return v;
-  rename_fault(&fault, own.asked);
+  rename_fault(&fault, "messages", own.asked);
+  rename_fault(&fault, "max_tokens", own.asked_tokens);
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;
@@ -246,18 +246,21 @@ static bool any_failed(const choices *c)
   return false;
 }
 
-/* Whether the wait is over: with `a` filled in where it went wrong. */
+/* Whether the wait is over: with `a` filled in where it went wrong, outside the lock. */
 static bool wait_over(conversation *v, bool started_is_enough, srv_response *a)
 {
+  tern_error why = {0};
   choices_lock(v->set);
   const choice *failure = choices_first_failure(v->set);
   bool broken = any_failed(v->set), begun = started_is_enough && choices_any_started(v->set);
-  if (failure)
-    srv_fault(a, NULL, &failure->err);
-  else if (broken)
-    srv_error(a, 503, NULL, NULL, "out of memory (answer)");
   bool over = failure || broken || begun || choices_all_ended(v->set);
+  if (failure)
+    why = failure->err;
+  else if (broken)
+    err_nomem(&why, "answer");
   choices_unlock(v->set);
+  if (why.status != TERN_OK)
+    srv_fault(a, NULL, &why);
   return over;
 }
 
@@ -296,13 +299,17 @@ static void answer_whole(conversation *v, srv_response *a)
 /* ---- a stream ---- */
 
 /* Under the lock: what came of the choices whose last part is out. False: one failed, and the stream ends with that. */
-static bool take_news(conversation *v, buf *out)
+static bool take_news(conversation *v, tern_error *why)
 {
   for (int i = 0; i < v->set->n; i++) {
     choice *c = &v->set->at[i];
-    if (c->ended && (c->end.status != TERN_OK || c->failed)) {
-      const char *why = c->end.status != TERN_OK ? c->err.text : "out of memory (answer)";
-      v->dialect->fail(v, srv_http_status(c->end.status), why, out);
+    if (c->ended && c->end.status != TERN_OK) {
+      *why = c->err;
+      why->status = c->end.status;
+      return false;
+    }
+    if (c->ended && c->failed) {
+      err_nomem(why, "answer");
       return false;
     }
     if (v->ended[i] || v->told[i] < c->taken.n_tokens)
@@ -333,10 +340,15 @@ static void tell_piece(conversation *v, int i, buf *out)
 static bool add_news(conversation *v, buf *out)
 {
   bool over = true;
+  tern_error why = {0};
   choices_lock(v->set);
-  bool well = take_news(v, out);
+  bool well = take_news(v, &why);
   choices_unlock(v->set);
-  for (int i = 0; i < v->set->n && well; i++) {
+  if (!well) {
+    v->dialect->fail(v, srv_http_status(why.status), why.text, out);
+    return true;
+  }
+  for (int i = 0; i < v->set->n; i++) {
     if (!v->closed[i])
       tell_piece(v, i, out);
     over = over && v->closed[i];
@@ -345,7 +357,7 @@ static bool add_news(conversation *v, buf *out)
       return true;
     }
   }
-  if (well && over)
+  if (over)
     v->dialect->finish(v, out);
   return over;
 }

@@ -22,9 +22,9 @@ typedef struct dialect {
    * it has them already. */
   bool (*translate)(const server *s, json_t **root, oai_fault *fault);
   void (*whole)(conversation *v, buf *out); /* all of choice i is in v->said[i] */
-  /* Parts of a stream. `delta` is called for choices whose end is not out, with what came of them, which may be
-   * nothing: tokens in `news`, and in v->said[index] what their text and that before it was taken apart into. `end`
-   * that is not NULL is now to be told. */
+  /* Parts of a stream, none of them under the choices' lock. `delta` is called for choices whose end is not out, with
+   * what came of them, which may be nothing: tokens in `news`, and in v->said[index] what their text and that before it
+   * was taken apart into. `end` that is not NULL is now to be told. */
   void (*begin)(conversation *v, buf *out);
   void (*delta)(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out);
   void (*finish)(conversation *v, buf *out);
@@ -37,6 +37,7 @@ typedef struct conversation_own {
   void (*free)(void *data); /* NULL: there is nothing to free */
   bool fills;               /* the answer may go on until the context is full */
   const char *asked;        /* what the dialect calls the shared field `messages`; NULL: so */
+  const char *asked_tokens; /* the same of `max_tokens` */
 } conversation_own;
 
 struct conversation {

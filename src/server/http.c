@@ -256,7 +256,8 @@ static struct MHD_Response *make_response(struct MHD_Connection *c, srv_response
 {
   if (a->source.next)
     return stream_response(c, &a->source);
-  struct MHD_Response *r = MHD_create_response_from_buffer(a->length, a->body ? a->body : "",
+  const char *constant = a->constant ? a->constant : "";
+  struct MHD_Response *r = MHD_create_response_from_buffer(a->length, a->body ? a->body : (void *)(uintptr_t)constant,
                                                            a->body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
   if (!r)
     free(a->body);

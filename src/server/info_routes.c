@@ -16,7 +16,7 @@ void info_models(server *s, const srv_request *q, srv_response *a)
 {
   (void)q;
   json_t *data = json_array();
-  for (size_t i = 0; i < s->options.n_names; i++)
+  for (size_t i = 0; i < s->options.n_names - s->options.n_unlisted; i++)
     json_array_append_new(data, model_json(s, s->options.names[i]));
   srv_json(a, 200, json_pack("{ss so}", "object", "list", "data", data));
 }

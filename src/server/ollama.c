@@ -183,7 +183,9 @@ static bool move_thinking(const server *s, const json_t *root, json_t *to, oai_f
   if (!think)
     return true;
   if (!json_is_false(think) && (is_raw(root) || !s->reasoning))
-    return oai_wrong(fault, "think", "%s", is_raw(root) ? "a raw prompt is answered as it is" : "the model does not");
+    return oai_wrong(fault, "think", "%s",
+                     is_raw(root) ? "a raw prompt is answered as it is"
+                                  : "this model does not think: its chat template and tokens know of no reasoning");
   if (is_raw(root))
     return true;
   if (json_is_boolean(think)) {
@@ -417,7 +419,8 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
   conversation_own own = {.data = name,
                           .free = free_name,
                           .fills = json_integer_value(json_object_get(options, "num_predict")) < 0,
-                          .asked = chats ? "messages" : "prompt"};
+                          .asked = chats ? "messages" : "prompt",
+                          .asked_tokens = "options.num_predict"};
   const dialect *d = chats ? &chat_dialect : is_raw(root) ? &raw_dialect : &generate_dialect;
   conversation_answer(s, q, to, own, d, a);
 }

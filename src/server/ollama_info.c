@@ -32,7 +32,7 @@ static json_t *model_json(const server *s, const char *name)
 static void answer_list(const server *s, json_t *(*one)(const server *s, const char *name), srv_response *a)
 {
   json_t *list = json_array();
-  for (size_t i = 0; i < s->options.n_names; i++)
+  for (size_t i = 0; i < s->options.n_names - s->options.n_unlisted; i++)
     json_array_append_new(list, one(s, s->options.names[i]));
   srv_json(a, 200, json_pack("{so}", "models", list));
 }

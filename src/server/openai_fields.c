@@ -140,11 +140,12 @@ bool oai_check_model(const server *s, const json_t *value, const char **name, oa
   *name = json_string_value(value);
   if (srv_serves(s, *name))
     return true;
-  for (size_t i = 0; i < s->options.n_names && used < sizeof list - 1; i++)
+  for (size_t i = 0; i < s->options.n_names - s->options.n_unlisted && used < sizeof list - 1; i++)
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", s->options.names[i]);
   fault->status = 404;
   fault->code = "model_not_found";
-  return oai_wrong(fault, "model", "\"%.100s\" is not served here; what is: %s", *name, list);
+  return oai_wrong(fault, "model", "\"%.100s\" is not served here (--alias NAME adds a name); what is: %s", *name,
+                   list);
 }
 
 static bool read_model(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
@@ -491,6 +492,7 @@ static bool check_together(const server *s, oai_request *r, oai_fault *fault)
 bool oai_check_context(const server *s, oai_request *r, oai_fault *fault)
 {
   size_t context = (size_t)sched_context(s->scheduler), longest = 0;
+  static const char completion[] = "max_completion_tokens";
   const char *param = r->chat ? "messages" : "prompt";
   for (int i = 0; i < r->n_prompts; i++) {
     if (!r->prompts[i].n)
@@ -507,6 +509,10 @@ bool oai_check_context(const server *s, oai_request *r, oai_fault *fault)
   if (longest + (size_t)r->max_tokens - 1 <= context)
     return true;
   fault->code = "context_length_exceeded";
+  if (said && longest <= context)
+    return oai_wrong(fault, json_object_get(r->root, completion) ? completion : "max_tokens",
+                     "%d: behind a prompt of %zu tokens %zu at most have room, as there are %zu positions",
+                     r->max_tokens, longest, context - longest + 1, context);
   return oai_wrong(fault, param, "a prompt of %zu tokens and %d to come need %zu positions, but there are %zu", longest,
                    r->max_tokens, longest + (size_t)r->max_tokens - 1, context);
 }

@@ -97,15 +97,17 @@ static void free_response(void *data)
   mem_free(r);
 }
 
-/* Nobody else can guess it: who has it may read the response. */
-static void draw_id(const server *s, uint64_t number, char out[RESP_ID])
+/* Nobody else can guess it: who has it may read the response. False: it can be guessed, and nothing may be stored. */
+static bool draw_id(const server *s, uint64_t number, char out[RESP_ID])
 {
   uint64_t drawn[2];
-  if (getrandom(drawn, sizeof drawn, 0) != sizeof drawn) {
+  bool random = getrandom(drawn, sizeof drawn, 0) == sizeof drawn;
+  if (!random) {
     drawn[0] = (uint64_t)s->started;
     drawn[1] = number;
   }
   snprintf(out, RESP_ID, "resp_%016llx%016llx", (unsigned long long)drawn[0], (unsigned long long)drawn[1]);
+  return random;
 }
 
 /* What came before: the items of the response that is to be continued. NULL: the fault. */
@@ -195,11 +197,15 @@ static response *open_response(server *s, uint64_t number, json_t *body, oai_fau
     err_nomem(&fault->err, "request");
     return NULL;
   }
-  draw_id(s, number, r->id);
+  bool secret = draw_id(s, number, r->id);
   r->body = body;
   r->output = json_array();
   bool ok = fields_check(&resp_fields, body, fault);
   r->store = !json_is_false(json_object_get(body, "store"));
+  if (ok && r->store && !secret) {
+    fault->status = 503;
+    ok = oai_wrong(fault, "store", "the system has no random numbers for an id that nobody can guess: send false");
+  }
   r->input = ok ? resp_items(json_object_get(body, "input"), r->id, fault) : NULL;
   r->items = r->input ? earlier_items(s, json_object_get(body, "previous_response_id"), fault) : NULL;
   if (r->items && json_array_size(r->input) && json_array_extend(r->items, r->input) == 0)
@@ -276,7 +282,7 @@ static char *text_of_json(json_t *document)
 static void keep(const conversation *v, json_t *whole)
 {
   response *r = v->own.data;
-  if (!r->store)
+  if (!r->store || r->text.failed)
     return;
   json_array_extend(r->items, r->output);
   resp_store_add(v->server->responses_kept, r->id, text_of_json(json_incref(whole)),
@@ -413,6 +419,8 @@ static void add_text(const conversation *v, const answer_part *p, buf *out)
   if (!r->open)
     open_text(r, p->kind, out);
   buf_add(&r->text, p->text.data, p->text.length);
+  if (out) /* what would be told of it at its end is not whole */
+    out->failed |= r->text.failed;
   tell(r, kinds[r->kind].delta, with_logprobs(r, place_in(r, "delta", json_stringn(p->text.data, p->text.length))),
        out);
 }
@@ -470,6 +478,7 @@ static void whole(conversation *v, buf *out)
 {
   add_parts(v, NULL);
   srv_add_json(out, close_answer(v, NULL));
+  out->failed |= ((const response *)v->own.data)->text.failed;
 }
 
 static void begin(conversation *v, buf *out)
@@ -509,7 +518,10 @@ void resp_create(server *s, const srv_request *q, srv_response *a)
   response *r = open_response(s, q->number, body, &fault);
   json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
-    conversation_answer(s, q, root, (conversation_own){.data = r, .free = free_response, .asked = "input"}, &is, a);
+    conversation_answer(
+        s, q, root,
+        (conversation_own){.data = r, .free = free_response, .asked = "input", .asked_tokens = "max_output_tokens"},
+        &is, a);
     return;
   }
   oai_answer_fault(a, &fault);

@@ -182,14 +182,14 @@ static bool read_output(reading *r, const json_t *item)
   const char *id = text_at(item, "call_id");
   if (!id || !has_only(item, keys))
     return wrong_item(r->fault, r->at, "a function_call_output has a call_id and an output");
+  json_t *name = json_object_get(r->names, id);
+  if (!name)
+    return wrong_item(r->fault, r->at, "a function_call_output's call_id is that of no function_call before it");
   json_t *content = joined(json_object_get(item, "output"), types, r->at, r->fault);
   if (!content)
     return false;
-  json_t *message = json_pack("{ss ss so}", "role", "tool", "tool_call_id", id, "content", content);
-  json_t *name = json_object_get(r->names, id);
-  if (message && name)
-    json_object_set(message, "name", name);
-  return add_message(r, message);
+  return add_message(r,
+                     json_pack("{ss ss sO so}", "role", "tool", "tool_call_id", id, "name", name, "content", content));
 }
 
 /* Kept for the turn that it led to. What is encrypted was not made here. */

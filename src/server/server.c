@@ -233,15 +233,29 @@ void srv_add_json(buf *out, json_t *document)
   json_decref(document);
 }
 
+/* What is said where there is no memory to say it. */
+static const char *no_memory(srv_shape *shape)
+{
+  static const struct {
+    srv_shape *shape;
+    const char *text;
+  } texts[] = {
+      {ant_error, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"out of memory\"}}"},
+      {oll_error, "{\"error\":\"out of memory\"}"}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (texts[i].shape == shape)
+      return texts[i].text;
+  return "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+}
+
 void srv_text(srv_response *a, int status, buf *text)
 {
-  a->status = text->failed ? 500 : status;
+  size_t length = text->length;
+  a->body = text->failed ? NULL : buf_take(text);
+  a->constant = a->body ? NULL : no_memory(a->shape);
   a->type = "application/json";
-  a->length = text->failed ? 0 : text->length;
-  a->body =
-      text->failed ? strdup("{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}") : buf_take(text);
-  if (text->failed && a->body)
-    a->length = strlen(a->body);
+  a->status = a->body ? status : 503;
+  a->length = a->body ? length : strlen(a->constant);
   buf_free(text);
 }
 

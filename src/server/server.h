@@ -17,10 +17,10 @@
 typedef struct server server;
 
 typedef struct server_options {
-  const char *host;         /* as was listened on: a name that requests may call this machine */
-  const char *const *names; /* [n_names], n_names >= 1: names[0] is the model's, the others are accepted too */
-  size_t n_names;
-  const char *const *keys; /* [n_keys]: who has one of them may ask; none: everybody */
+  const char *host;           /* as was listened on: a name that requests may call this machine */
+  const char *const *names;   /* [n_names], n_names >= 1: names[0] is the model's, the others are accepted too */
+  size_t n_names, n_unlisted; /* unlisted: so many at the end are not told of where models are listed */
+  const char *const *keys;    /* [n_keys]: who has one of them may ask; none: everybody */
   size_t n_keys;
   const char *const *origins; /* [n_origins]: of pages elsewhere that may ask; "*": of all */
   size_t n_origins;

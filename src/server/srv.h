@@ -85,8 +85,9 @@ typedef json_t *srv_shape(int status, const char *param, const char *code, const
 typedef struct srv_response {
   srv_shape *shape; /* of errors; NULL: OpenAI's */
   int status;
-  const char *type; /* of the content */
-  char *body;       /* malloc'ed; NULL: empty, or a stream */
+  const char *type;     /* of the content */
+  char *body;           /* malloc'ed; NULL: empty, or a stream, or */
+  const char *constant; /* this */
   size_t length;
   int retry_after; /* seconds; 0: none */
   srv_source source;
@@ -97,9 +98,9 @@ typedef void srv_route(server *s, const srv_request *q, srv_response *a);
 
 /* The text of a document, of which the reference is taken over; NULL: `out` fails. */
 void srv_add_json(buf *out, json_t *document);
-/* A document's text, taken over. It failed: 500. */
+/* A document's text, taken over. It failed: a 503 in the response's shape, which takes no memory. */
 void srv_text(srv_response *a, int status, buf *text);
-/* A JSON document; takes over the reference. NULL, or no memory to print it: 500. */
+/* A JSON document; takes over the reference. NULL, or no memory to print it: as srv_text. */
 void srv_json(srv_response *a, int status, json_t *document);
 /* An error object, in the response's shape. `param` and `code` may be NULL. */
 void srv_error(srv_response *a, int status, const char *param, const char *code, const char *message);
@@ -115,8 +116,8 @@ bool srv_serves(const server *s, const char *name);
 void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* turns.c: what large requests cost before the scheduler counts them, bounded. */
-/* Before the work on a body of so many bytes: waits until few others are at it, where the body is large. False: the
- * client has left meanwhile, or the server is closing. */
+/* Before the work on a body of so many bytes, or on what is as much (SIZE_MAX): waits until few others are at it, where
+ * the body is large. False: the client has left meanwhile, or the server is closing. */
 bool srv_turn_begin(server *s, size_t length, int fd);
 /* The thread's turn is over, if it has one: before it waits for the model, and after its route. */
 void srv_turn_end(server *s);

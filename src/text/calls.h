@@ -28,6 +28,14 @@ typedef struct call_list {
   bool failed; /* memory ran out */
 } call_list;
 
+/* How far a block was looked through for open strings, as it grows: bytes done with, and what is open there, for each
+ * kind of string that a format has. Begins as {0}. */
+enum { CALLS_STRINGS = 6 };
+typedef struct calls_scan {
+  size_t at[CALLS_STRINGS];
+  char open[CALLS_STRINGS]; /* 0: nothing */
+} calls_scan;
+
 typedef struct calls_format calls_format;
 struct calls_format {
   const char *name;
@@ -42,8 +50,9 @@ struct calls_format {
   bool channels;        /* calls are messages of harmony */
   bool short_ids;       /* templates take ids of nine letters and digits alone */
   bool (*read)(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out);
-  /* Whether a text that was refused ends inside of a string, in which an end marker ends nothing. */
-  bool (*inside)(const calls_format *f, const char *text, size_t n);
+  /* Whether a text that was refused ends inside of a string, in which an end marker ends nothing. `scan` is of a
+   * beginning of the same text, and becomes that of all of it: no byte is looked at twice. */
+  bool (*inside)(const calls_format *f, const char *text, size_t n, calls_scan *scan);
 };
 
 /* NULL: there is none of that name. */

@@ -19,6 +19,9 @@ bool span_starts(span a, const char *prefix); /* and `prefix` may be all of it *
 span span_skip(span a, size_t n);             /* without its first n bytes */
 /* Where `what` stands first, or NULL. */
 const char *span_find(span a, const char *what);
+/* Goes on to the first `what` from *at on, and behind it; false: none stands there, and *at is where one could yet
+ * begin once there is more text. */
+bool span_pass(span a, const char *what, size_t *at);
 /* What stands before `what`, of which the end then is *rest. False: it stands nowhere. */
 bool span_cut(span a, const char *what, span *before, span *rest);
 
@@ -75,7 +78,7 @@ const json_t *calls_schema(const json_t *tools, span function, span argument);
 /* ---- readers and their `inside`s, by file ---- */
 
 typedef bool calls_reader(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out);
-typedef bool calls_insider(const calls_format *f, const char *text, size_t n);
+typedef bool calls_insider(const calls_format *f, const char *text, size_t n, calls_scan *scan);
 
 /* calls_json.c */
 calls_reader read_json, read_bare_json, read_mistral, read_kimi, read_deepseek, read_harmony;

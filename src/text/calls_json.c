@@ -11,16 +11,17 @@
 #include "text/calls_impl.h"
 
 /* Whether a string is open at the end: quotes and backslashes alone matter. */
-bool inside_json(const calls_format *f, const char *text, size_t n)
+bool inside_json(const calls_format *f, const char *text, size_t n, calls_scan *scan)
 {
-  bool inside = false;
+  size_t *i = &scan->at[0];
+  char *inside = &scan->open[0];
   (void)f;
-  for (size_t i = 0; i < n; i++)
-    if (inside && text[i] == '\\')
-      i++;
-    else if (text[i] == '"')
-      inside = !inside;
-  return inside;
+  for (; *i < n; ++*i)
+    if (*inside && text[*i] == '\\')
+      ++*i;
+    else if (text[*i] == '"')
+      *inside = !*inside;
+  return *inside;
 }
 
 /* ---- objects with a name ---- */

@@ -306,20 +306,20 @@ bool read_dsml(const calls_format *f, const char *text, size_t n, const json_t *
 }
 
 /* Whether an argument is open at the end. */
-bool inside_tags(const calls_format *f, const char *text, size_t n)
+bool inside_tags(const calls_format *f, const char *text, size_t n, calls_scan *scan)
 {
-  static const char *const pairs[][2] = {
+  static const char *const pairs[CALLS_STRINGS][2] = {
       {"<parameter=", "</parameter>"}, {"<parameter name=", "</parameter>"},
       {"<param name=", "</param>"},    {"<｜DSML｜parameter name=", "</｜DSML｜parameter>"},
       {"<arg_value>", "</arg_value>"}, {"<longcat_arg_value>", "</longcat_arg_value>"}};
   (void)f;
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-    span left = {text, n}, before;
-    while (span_cut(left, pairs[i][0], &before, &left))
-      if (!span_cut(left, pairs[i][1], &before, &left))
-        return true;
+  bool inside = false;
+  for (size_t i = 0; i < CALLS_STRINGS && !inside; i++) {
+    while (span_pass((span){text, n}, pairs[i][(int)scan->open[i]], &scan->at[i]))
+      scan->open[i] = !scan->open[i];
+    inside = scan->open[i];
   }
-  return false;
+  return inside;
 }
 
 /* ---- NAME<arg_key>KEY</arg_key><arg_value>TEXT</arg_value> ---- */

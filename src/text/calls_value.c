@@ -56,6 +56,17 @@ const char *span_find(span a, const char *what)
   return a.n ? memmem(a.s, a.n, what, strlen(what)) : NULL;
 }
 
+bool span_pass(span a, const char *what, size_t *at)
+{
+  size_t n = strlen(what);
+  const char *found = a.n > *at ? memmem(a.s + *at, a.n - *at, what, n) : NULL;
+  if (found)
+    *at = (size_t)(found - a.s) + n;
+  else if (a.n >= *at + n)
+    *at = a.n - n + 1;
+  return found;
+}
+
 bool span_cut(span a, const char *what, span *before, span *rest)
 {
   const char *at = span_find(a, what);

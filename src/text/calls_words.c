@@ -68,16 +68,17 @@ bool read_pythonic(const calls_format *f, const char *text, size_t n, const json
   return value_accept(&s, ']') && !span_trim(s.left).n;
 }
 
-bool inside_python(const calls_format *f, const char *text, size_t n)
+bool inside_python(const calls_format *f, const char *text, size_t n, calls_scan *scan)
 {
-  char quote = '\0';
+  size_t *i = &scan->at[0];
+  char *quote = &scan->open[0];
   (void)f;
-  for (size_t i = 0; i < n; i++)
-    if (quote && text[i] == '\\')
-      i++;
-    else if (quote ? text[i] == quote : text[i] == '"' || text[i] == '\'')
-      quote = quote ? '\0' : text[i];
-  return quote != '\0';
+  for (; *i < n; ++*i)
+    if (*quote && text[*i] == '\\')
+      ++*i;
+    else if (*quote ? text[*i] == *quote : text[*i] == '"' || text[*i] == '\'')
+      *quote = *quote ? '\0' : text[*i];
+  return *quote;
 }
 
 /* ---- call:name{key:value, …} ---- */
@@ -105,12 +106,11 @@ static bool read_words(const char *quote, bool bare, span text, call_list *out)
   return out->n > before;
 }
 
-static bool inside_words(const char *quote, span text)
+static bool inside_words(const char *quote, span text, calls_scan *scan)
 {
-  bool inside = false;
-  for (span before; span_cut(text, quote, &before, &text);)
-    inside = !inside;
-  return inside;
+  while (span_pass(text, quote, &scan->at[0]))
+    scan->open[0] = !scan->open[0];
+  return scan->open[0];
 }
 
 static const char gemma_quote[] = "<|\"|>", function_gemma_quote[] = "<escape>";
@@ -121,10 +121,10 @@ bool read_gemma(const calls_format *f, const char *text, size_t n, const json_t 
   return read_words(gemma_quote, false, (span){text, n}, out);
 }
 
-bool inside_gemma(const calls_format *f, const char *text, size_t n)
+bool inside_gemma(const calls_format *f, const char *text, size_t n, calls_scan *scan)
 {
   (void)f;
-  return inside_words(gemma_quote, (span){text, n});
+  return inside_words(gemma_quote, (span){text, n}, scan);
 }
 
 bool read_function_gemma(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
@@ -133,8 +133,8 @@ bool read_function_gemma(const calls_format *f, const char *text, size_t n, cons
   return read_words(function_gemma_quote, true, (span){text, n}, out);
 }
 
-bool inside_function_gemma(const calls_format *f, const char *text, size_t n)
+bool inside_function_gemma(const calls_format *f, const char *text, size_t n, calls_scan *scan)
 {
   (void)f;
-  return inside_words(function_gemma_quote, (span){text, n});
+  return inside_words(function_gemma_quote, (span){text, n}, scan);
 }

@@ -10,6 +10,11 @@
 
 #include "base/mem.h"
 
+enum {
+  SLICE = 4096,   /* bytes that are looked through at once: a marker that stands nowhere is looked for in all of them */
+  MOST_TRIES = 16 /* at reading a block in which a string seems open */
+};
+
 /* ---- reasoning ---- */
 
 /* The first three are what the reference finds, in its order. */
@@ -259,6 +264,8 @@ static bool step_content(parts_reader *r, answer_parts *out)
     r->reasoned += strlen(m->text);
   } else {
     r->scanned = strlen(m->text);
+    r->strings = (calls_scan){0};
+    r->tries = 0;
   }
   return true;
 }
@@ -338,9 +345,13 @@ static bool step_call(parts_reader *r, answer_parts *out)
     return false;
   }
   size_t size = where + (open_ended ? 0 : strlen(end.text)), n = (bare ? size : where) - skip;
-  if (parts_take_calls(r, size, skip, n, out))
+  /* The scan knows one notation's strings, and readers take others too: they are asked first, but not of every marker
+   * of a long string, for each time they read the block anew. */
+  bool inside = f->inside(f, parts_at(r) + skip, where - skip, &r->strings);
+  bool again = !inside || r->tries++ < MOST_TRIES;
+  if (again && parts_take_calls(r, size, skip, n, out))
     return true;
-  if (f->inside(f, parts_at(r) + skip, where - skip))
+  if (inside)
     r->scanned = where + 1;
   else
     parts_refuse_calls(r, size, out);
@@ -379,14 +390,15 @@ static void drop_done(parts_reader *r)
 
 void parts_feed(parts_reader *r, const char *text, size_t n, answer_parts *out)
 {
-  buf_add(&r->held, text, n);
-  if (r->held.failed || !n) {
-    out->failed |= r->held.failed;
-    return;
+  for (size_t done = 0; done < n && !r->held.failed; done += SLICE) {
+    buf_add(&r->held, text + done, n - done < SLICE ? n - done : SLICE);
+    if (r->held.failed)
+      break;
+    while (step(r, out))
+      ;
+    drop_done(r);
   }
-  while (step(r, out))
-    ;
-  drop_done(r);
+  out->failed |= r->held.failed;
 }
 
 /* Whether a block that the text's end ends is calls. */

@@ -18,12 +18,14 @@ struct parts_reader {
   parts_options options;
   reader_state state;
   buf held;
-  size_t from;    /* of `held`: what is before is done with; the block's marker where it is one of calls */
-  size_t scanned; /* where the search for a block's end goes on */
-  bool begun;     /* something came that is not white space, or a marker did */
-  bool behind;    /* nothing but white space came since the last marker */
-  bool called;    /* that marker was the end of a call */
-  size_t gap;     /* white space before `from` that is content if the block is no call */
+  size_t from;        /* of `held`: what is before is done with; the block's marker where it is one of calls */
+  size_t scanned;     /* where the search for a block's end goes on */
+  calls_scan strings; /* of the block, once an end marker stood in it that was none */
+  int tries;          /* at reading it, while a string seemed open */
+  bool begun;         /* something came that is not white space, or a marker did */
+  bool behind;        /* nothing but white space came since the last marker */
+  bool called;        /* that marker was the end of a call */
+  size_t gap;         /* white space before `from` that is content if the block is no call */
   size_t reasoned;
   bool channels; /* the text is harmony's */
 };

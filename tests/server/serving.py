@@ -19,15 +19,16 @@ EOS = 319  # of the checkpoints in tests/golden
 
 
 class Server:
-    """`with Server(model, "--queue", 1) as s:` a server on a port of its own, ended by SIGTERM."""
+    """`with Server(model, "--queue", 1) as s:` a server on a port of its own, ended by SIGTERM. before: runs in the child first."""
 
-    def __init__(self, model, *flags):
+    def __init__(self, model, *flags, before=None):
         self.process = subprocess.Popen(
             [BINARY, "serve", str(model), "--port", "0", *map(str, flags)],
             stderr=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "NO_COLOR": "1"},
+            preexec_fn=before,
         )
         while True:
             line = self.process.stderr.readline()

@@ -1,6 +1,9 @@
 """/v1/responses: by hand, and with the official `openai` package where scripts/clients.sh put it."""
 
+import ctypes
 import os
+import platform
+import struct
 import sys
 from pathlib import Path
 
@@ -126,6 +129,28 @@ def test_stored(s):
     tally.check("the oldest go", s.ask(f"{PATH}/{oldest}")[0] == 404)
 
 
+def without_random_numbers():
+    """In the child: getrandom is ENOSYS from here on, as on an old system."""
+    libc = ctypes.CDLL(None)
+    number = {"x86_64": 318, "aarch64": 278}[platform.machine()]
+    code = struct.pack("=HBBIHBBIHBBIHBBI", 0x20, 0, 0, 0, 0x15, 0, 1, number, 0x06, 0, 0, 0x00050000 | 38, 0x06, 0, 0, 0x7FFF0000)
+    text = ctypes.create_string_buffer(code)
+    program = ctypes.create_string_buffer(struct.pack("HP", 4, ctypes.addressof(text)))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program):
+        os._exit(99)
+
+
+def test_random_numbers(_):
+    if platform.machine() not in ("x86_64", "aarch64"):
+        return
+    with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias", before=without_random_numbers) as s:
+        status, got, _ = s.ask(PATH, body())
+        tally.check("nothing is stored under an id that can be guessed", status == 503 and got["error"]["param"] == "store", got)
+        status, got, _ = s.ask(PATH, body(store=False))
+        tally.check("without storing it answers", status == 200 and got["store"] is False, got)
+        tally.check("and goes on", s.ask(CHAT, chat("Hello"))[0] == 200)
+
+
 def test_stream(s):
     for label, fields in {"cut": {"logit_bias": {str(EOS): -1000}}, "ended": {"logit_bias": {str(EOS): 3}, "temperature": 1, "seed": 3}, "empty": {"logit_bias": {str(EOS): 1000}}}.items():
         whole = s.ask(PATH, body(**fields))[1]
@@ -151,7 +176,7 @@ WRONG = {
     "input": [None, 3, {}, [], [1], [{"role": "user"}], [{"role": "robot", "content": "a"}], [{"role": "user", "content": "a", "voice": "b"}], [{"role": "user", "content": 3}],
               [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], [{"type": "item_reference", "id": "x"}], [{"type": "web_search_call", "id": "x"}],
               [{"type": "function_call", "call_id": "c", "name": "f"}], [{"type": "function_call_output", "output": "x"}], [{"type": "reasoning", "summary": [], "encrypted_content": "x"}],
-              [{"type": "function_call_output", "call_id": "c", "output": 3}], [{"type": 3}]],
+              [{"type": "function_call_output", "call_id": "c", "output": 3}], [{"type": "function_call_output", "call_id": "nobody", "output": "x"}], [{"type": 3}]],
     "instructions": [3, ["a"]],
     "previous_response_id": [3, "resp_nothing"],
     "store": ["yes"],
@@ -190,7 +215,9 @@ def test_wrong(s):
     status, got, headers = s.ask(PATH + "/resp_x", {}, method="POST")
     tally.check("405", status == 405 and headers["Allow"] == "GET, DELETE", f"{status} {headers['Allow']}")
     status, got, _ = s.ask(PATH, body(max_output_tokens=5000))
-    tally.check("too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "input" and got["error"]["message"].startswith("input: "), got)
+    tally.check("too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "max_output_tokens" and got["error"]["message"].startswith("max_output_tokens: 5000: "), got)
+    status, got, _ = s.ask(PATH, body(input="y" * 3000))
+    tally.check("a prompt that is too long", status == 400 and got["error"]["code"] == "context_length_exceeded" and got["error"]["param"] == "input" and got["error"]["message"].startswith("input: "), got)
 
 
 def test_package(s):
@@ -235,7 +262,7 @@ def main():
     if python.exists() and Path(sys.prefix).resolve() != python.parent.parent.resolve():
         os.execv(python, [str(python), *sys.argv])
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_whole, test_items, test_stored, test_stream, test_wrong, test_package):
+        for test in (test_whole, test_items, test_stored, test_random_numbers, test_stream, test_wrong, test_package):
             test(s)
         tally.check("goes on", s.ask(CHAT, chat("Hello"))[0] == 200)
         tally.check("nothing runs", until(lambda: s.metric("requests_running") == 0))

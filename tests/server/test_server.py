@@ -138,12 +138,13 @@ def test_small_routes(s):
     model = GOLDEN / "llama-4bit" / "model"
     status, models, _ = s.ask("/v1/models")
     ids = [m["id"] for m in models["data"]]
-    tally.check("models", status == 200 and ids[0] == s.name and "alias" in ids, models)
+    tally.check("models", status == 200 and ids == [s.name, "alias"], models)
+    tally.check("as it was typed, it is not listed a second time", s.ask(f"/v1/models/{model}")[0] == s.ask(CHAT, chat("a", model=str(model)))[0] == 200)
     tally.check("one model", s.ask("/v1/models/alias")[0] == 200 and s.ask("/v1/models/other")[0] == 404)
     for name in ids:
         tally.check(f"model {name}", s.ask(CHAT, chat("a", model=name))[1].get("model") == name)
     status, answer, _ = s.ask(CHAT, chat("a", model="gpt-9"))
-    tally.check("another model", status == 404 and answer["error"]["code"] == "model_not_found" and s.name in answer["error"]["message"], answer)
+    tally.check("another model", status == 404 and answer["error"]["code"] == "model_not_found" and s.name in answer["error"]["message"] and "--alias" in answer["error"]["message"], answer)
     want = json.loads(tern("tokenize", model, "Hello w\u00f6rld").out)
     got = s.ask("/tokenize", {"content": "Hello w\u00f6rld"})[1]
     tally.check("tokenize", got == {"tokens": want, "count": len(want)}, got)
@@ -162,7 +163,10 @@ def test_small_routes(s):
     a, b = s.ask(CHAT, chat("Hello", **quiet)), s.ask(CHAT, chat("Hello"))
     tally.check("harmless fields", a[0] == 200 and a[1]["choices"] == b[1]["choices"], a)
     long = s.ask(CHAT, chat("Hello", max_tokens=5000))
-    tally.check("too long", long[0] == 400 and long[1]["error"]["code"] == "context_length_exceeded", long)
+    tally.check("too long", long[0] == 400 and long[1]["error"]["code"] == "context_length_exceeded" and long[1]["error"]["param"] == "max_tokens", long)
+    most = int(long[1]["error"]["message"].split(" at most ")[0].split()[-1])
+    fits, not_more = (s.ask(CHAT, chat("Hello", max_completion_tokens=n, logit_bias={str(EOS): 1000})) for n in (most, most + 1))
+    tally.check("what has room", fits[0] == 200 and not_more[0] == 400 and not_more[1]["error"]["param"] == "max_completion_tokens", f"{fits} {not_more}")
     rest = s.ask(TEXT, {"prompt": "y" * 980, "logit_bias": {str(EOS): -1000}})
     tally.check("the default stops at the context's end", rest[0] == 200 and rest[1]["usage"]["total_tokens"] == 1025, rest)
     wins = s.ask(CHAT, chat("Hello", max_tokens=9, max_completion_tokens=3))[1]

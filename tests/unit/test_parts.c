@@ -261,6 +261,117 @@ static void random_texts_are_not_lost(void **state)
   }
 }
 
+/* Texts longer than what is looked through at once. */
+static void long_texts_do_not_depend_on_cuts(void **state)
+{
+  static const char *const bits[] = {
+      "<tool_call>", "</tool_call>",      "<think>",     "</think>",
+      "a",           "{\"name\": \"f\"}", "\"",          "\n",
+      "<",           "<function=f>",      "</function>", "<tool_call>{\"name\": \"f\", \"arguments\": {\"n\": \""};
+  static const char *const formats[] = {NULL, "json_tools", "qwen3_coder", "mistral", "glm47"};
+  (void)state;
+  uint64_t dice = 2;
+  for (int round = 0; round < 60; round++) {
+    buf text = {0}, whole = {0}, cut = {0};
+    while (text.length < 10000)
+      buf_adds(&text, bits[draw(&dice, sizeof bits / sizeof *bits)]);
+    sample s = {.format = formats[round % 5], .reasoning = draw(&dice, 2) ? "think" : NULL};
+    parts_options o = options_of(&s);
+    run(&o, text.data, 0, text.length, false, &whole);
+    run(&o, text.data, 1 + draw(&dice, 50), draw(&dice, text.length + 1), false, &cut);
+    assert_string_equal(whole.data, cut.data);
+    buf_free(&text);
+    buf_free(&whole);
+    buf_free(&cut);
+  }
+}
+
+/* ---- what it costs ---- */
+
+static size_t bytes_read, bytes_scanned;
+static const calls_format *counted;
+
+static bool counting_read(const calls_format *f, const char *text, size_t n, const json_t *list, call_list *out)
+{
+  (void)f;
+  bytes_read += n;
+  return counted->read(counted, text, n, list, out);
+}
+
+static bool counting_inside(const calls_format *f, const char *text, size_t n, calls_scan *scan)
+{
+  (void)f;
+  size_t before = scan->at[0];
+  bool inside = counted->inside(counted, text, n, scan);
+  bytes_scanned += scan->at[0] - before;
+  return inside;
+}
+
+/* An end marker that stands in a string ends nothing, and a thousand of them cost no more than one does. */
+static void repeated_end_markers_cost_what_their_text_does(void **state)
+{
+  static const struct {
+    const char *format, *begin, *end, *close, *want;
+  } cases[] = {
+      {"json_tools", "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"", "</tool_call>", "\"}}</tool_call>",
+       "call f{\"s\": \""},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=s>\n", "</tool_call>",
+       "\n</parameter>\n</function>\n</tool_call>", "call f{\"s\": \""},
+      {"qwen3_coder", "<function=f>\n<parameter=s>\n", "</function>", "\n</parameter>\n</function>",
+       "call f{\"s\": \""},
+      {"mistral", "[TOOL_CALLS]f[ARGS]{\"s\": \"", "[TOOL_CALLS]", "\"}", "call f{\"s\": \""},
+      {"pythonic", "<|tool_call_start|>[f(s='", "<|tool_call_end|>", "')]<|tool_call_end|>", "call f{\"s\": \""},
+      {"gemma4", "<|tool_call>call:f{s:<|\"|>", "<tool_call|>", "<|\"|>}<tool_call|>", "call f{\"s\": \""},
+  };
+  enum { MANY = 1000 };
+  (void)state;
+  for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+    bool closed = i % 2;
+    buf text = {0}, got = {0};
+    counted = calls_find(cases[i / 2].format);
+    calls_format format = *counted;
+    format.read = counting_read;
+    format.inside = counting_inside;
+    parts_options o = {.calls = &format, .tools = tools};
+    buf_adds(&text, cases[i / 2].begin);
+    for (int k = 0; k < MANY; k++)
+      buf_adds(&text, cases[i / 2].end);
+    buf_adds(&text, closed ? cases[i / 2].close : "");
+    bytes_read = bytes_scanned = 0;
+    run(&o, text.data, 0, text.length, false, &got);
+    assert_true(strncmp(got.data, closed ? cases[i / 2].want : "C:", closed ? strlen(cases[i / 2].want) : 2) == 0);
+    if (bytes_read > 8 * text.length || bytes_scanned > 2 * text.length)
+      fail_msg("%s: %zu bytes, %zu read, %zu scanned", format.name, text.length, bytes_read, bytes_scanned);
+    buf_free(&text);
+    buf_free(&got);
+  }
+}
+
+/* A scan that goes on says what one from the beginning says. */
+static void scans_go_on(void **state)
+{
+  static const char *const bits[] = {
+      "\"",     "'",           "\\",           "<|\"|>",          "<|\"",         "<escape>",
+      "<esc",   "a",           "<parameter=",  "</parameter>",    "<param name=", "</param>",
+      "</para", "<arg_value>", "</arg_value>", "<parameter name="};
+  (void)state;
+  uint64_t dice = 3;
+  for (int round = 0; round < 3000; round++) {
+    buf text = {0};
+    for (size_t i = 0, n = 1 + draw(&dice, 12); i < n; i++)
+      buf_adds(&text, bits[draw(&dice, sizeof bits / sizeof *bits)]);
+    for (size_t k = 0; calls_at(k); k++) {
+      const calls_format *f = calls_at(k);
+      calls_scan going = {0};
+      for (size_t n = 0; n <= text.length; n += 1 + draw(&dice, 4)) {
+        calls_scan fresh = {0};
+        assert_int_equal(f->inside(f, text.data, n, &going), f->inside(f, text.data, n, &fresh));
+      }
+    }
+    buf_free(&text);
+  }
+}
+
 static void prompts_open_reasoning(void **state)
 {
   static const struct {
@@ -308,6 +419,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_do_not_depend_on_cuts),
       cmocka_unit_test(random_texts_are_not_lost),
+      cmocka_unit_test(long_texts_do_not_depend_on_cuts),
+      cmocka_unit_test(repeated_end_markers_cost_what_their_text_does),
+      cmocka_unit_test(scans_go_on),
       cmocka_unit_test(prompts_open_reasoning),
       cmocka_unit_test(memory_runs_out_without_harm),
   };

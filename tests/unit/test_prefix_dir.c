@@ -158,6 +158,20 @@ static int count(const char *end, char name[300])
   return n;
 }
 
+static size_t bytes_there(void)
+{
+  size_t sum = 0;
+  char path[400];
+  struct stat st;
+  DIR *dir = opendir(folder);
+  for (struct dirent *e; (e = readdir(dir));) {
+    path_to(e->d_name, path);
+    sum += e->d_name[0] != '.' && !stat(path, &st) ? (size_t)st.st_size : 0;
+  }
+  closedir(dir);
+  return sum;
+}
+
 static int fresh_folder(void **state)
 {
   (void)state;
@@ -437,6 +451,11 @@ static void folders_stay_within_their_bytes(void **state)
   sched_close(s);
   assert_int_equal(count(".prefix", NULL), 2);
   expect_found(m, &t, true); /* the latest */
+  /* A bound that has become smaller holds for what is there already. */
+  int before = count(".prefix", NULL);
+  place.most_bytes = bytes_there() - 1;
+  sched_close(open_scheduler(m, &place));
+  assert_int_equal(count(".prefix", NULL), before - 1);
   place.most_bytes = (size_t)st.st_size / 2;
   remove_folder(state);
   mkdir(folder, 0700);
@@ -510,6 +529,76 @@ static void folders_that_cannot_be_written_are_refused(void **state)
   tern_model_close(m);
 }
 
+/* Key and sums are no secrets: who can write there can give the model other states. */
+static void folders_of_others_are_refused(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0});
+  static const mode_t open_to[] = {0770, 0707, 0777, 01777, 0720, 0702};
+  scheduler *s;
+  tern_error err = {0};
+  for (size_t i = 0; i < sizeof open_to / sizeof *open_to; i++) {
+    assert_int_equal(chmod(folder, open_to[i]), 0);
+    assert_int_equal(sched_open(m, &(sched_options){.prefixes = 2, .prefix_dir = &place}, &s, &err), TERN_E_IO);
+    assert_non_null(strstr(err.text, folder));
+    assert_non_null(strstr(err.text, "chmod go-w"));
+  }
+  assert_int_equal(chmod(folder, 0755), 0); /* others read: their user's affair */
+  if (!geteuid()) {
+    assert_int_equal(chown(folder, 1234, (gid_t)-1), 0);
+    assert_int_equal(sched_open(m, &(sched_options){.prefixes = 2, .prefix_dir = &place}, &s, &err), TERN_E_IO);
+    assert_non_null(strstr(err.text, "another user"));
+    assert_int_equal(chown(folder, 0, (gid_t)-1), 0);
+  }
+  sched_close(open_scheduler(m, &place));
+  tern_model_close(m);
+}
+
+/* A folder that was opened to others while the server ran is not written to. */
+static void folders_are_looked_at_again_at_the_end(void **state)
+{
+  (void)state;
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0});
+  uint64_t rows;
+  talk t = {.seed = 3};
+  scheduler *s = open_scheduler(m, &place);
+  turn(s, &t, 30, &rows);
+  assert_int_equal(chmod(folder, 0777), 0);
+  sched_close(s);
+  assert_int_equal(count(".prefix", NULL), 0);
+  assert_true(told == 1 && strstr(last_told, "chmod go-w"));
+  tern_model_close(m);
+}
+
+static void files_of_others_are_not_used(void **state)
+{
+  tern_model *m = open_model("llama-4bit", (tern_model_options){0});
+  static const struct {
+    mode_t mode;
+    uid_t owner;
+    const char *words;
+  } others[] = {{0620, 0, "chmod go-w"}, {0602, 0, "chmod go-w"}, {0600, 1234, "another user"}};
+  talk t;
+  char name[300], path[400];
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (others[i].owner && geteuid())
+      continue;
+    remove_folder(state);
+    mkdir(folder, 0700);
+    leave_one(m, &t);
+    count(".prefix", name);
+    path_to(name, path);
+    assert_int_equal(chmod(path, others[i].mode), 0);
+    if (others[i].owner)
+      assert_int_equal(chown(path, others[i].owner, (gid_t)-1), 0);
+    told = 0;
+    expect_found(m, &t, false);
+    assert_true(told == 1 && strstr(last_told, "not used") && strstr(last_told, others[i].words));
+    assert_int_equal(count(".aside", NULL), 0);
+  }
+  tern_model_close(m);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -521,6 +610,9 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_full_disk_costs_nothing_else, fresh_folder, remove_folder),
       cmocka_unit_test_setup_teardown(half_written_files_go, fresh_folder, remove_folder),
       cmocka_unit_test_setup_teardown(folders_that_cannot_be_written_are_refused, fresh_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(folders_of_others_are_refused, fresh_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(folders_are_looked_at_again_at_the_end, fresh_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(files_of_others_are_not_used, fresh_folder, remove_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -363,7 +363,7 @@ static void lookup_finds_what_is_there(void **state)
 
   static const int32_t repeated[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 2, 3, 4, 5, 6};
   expect_ok(drafter_begin(d, &options, repeated, 19, 100, NULL, &err), &err);
-  expect_ok(draft_guess(&turn, 1, 1, &err), &err);
+  expect_ok(draft_guess(&turn, 1, 1, NULL, &err), &err);
   assert_true(turn.n > 0 && turn.n <= 6);
   for (int i = 0; i < turn.n; i++)
     assert_int_equal(turn.ids[i], 7 + i);
@@ -371,7 +371,7 @@ static void lookup_finds_what_is_there(void **state)
   /* A run that reaches into the end goes on as it went. */
   static const int32_t cycle[] = {9, 1, 2, 3, 1, 2, 3, 1, 2, 3};
   expect_ok(drafter_begin(d, &options, cycle, 10, 100, NULL, &err), &err);
-  expect_ok(draft_guess(&turn, 1, 1, &err), &err);
+  expect_ok(draft_guess(&turn, 1, 1, NULL, &err), &err);
   assert_true(turn.n > 3);
   for (int i = 0; i < turn.n; i++)
     assert_int_equal(turn.ids[i], 1 + i % 3);
@@ -379,10 +379,10 @@ static void lookup_finds_what_is_there(void **state)
   /* One token alone is no reason to guess, nor is a timeline of one. */
   static const int32_t single[] = {1, 2, 3, 9, 3};
   expect_ok(drafter_begin(d, &options, single, 5, 100, NULL, &err), &err);
-  expect_ok(draft_guess(&turn, 1, 1, &err), &err);
+  expect_ok(draft_guess(&turn, 1, 1, NULL, &err), &err);
   assert_int_equal(turn.n, 0);
   expect_ok(drafter_begin(d, &options, single, 1, 100, NULL, &err), &err);
-  expect_ok(draft_guess(&turn, 1, 1, &err), &err);
+  expect_ok(draft_guess(&turn, 1, 1, NULL, &err), &err);
   assert_int_equal(turn.n, 0);
 
   /* What never comes true is asked for ever less often. */
@@ -390,7 +390,7 @@ static void lookup_finds_what_is_there(void **state)
   make_ids(ids, LONGEST, 1);
   expect_ok(drafter_begin(d, &options, repeated, 19, 200, NULL, &err), &err);
   for (int i = 0; i < 64; i++) {
-    expect_ok(draft_guess(&turn, 1, 1, &err), &err);
+    expect_ok(draft_guess(&turn, 1, 1, NULL, &err), &err);
     asked += turn.n;
     r.n_guessed += (uint64_t)turn.n;
   }
