@@ -566,7 +566,9 @@ def test_together(hub):
         processes = [start(home, "org/both") for _ in range(4)]
         ends = [p.communicate(timeout=60) + (p.returncode,) for p in processes]
         tally.check("four at once", all(e[2] == 0 for e in ends) and not home.whole(repo), ends)
-        tally.check("the weights came once", len(hub.asked("content", "/model.safetensors?")) == 2, len(hub.asked("content", "/model.safetensors?")))
+        ranges = sorted(tuple(map(int, s.headers["range"].split("=")[1].split("-"))) for s in hub.asked("content", "/model.safetensors?"))
+        once = ranges[0][0] == 0 and ranges[-1][1] == len(data) - 1 and all(a[1] + 1 == b[0] for a, b in zip(ranges, ranges[1:]))
+        tally.check("the weights came once", once, ranges)
         tally.check("and nothing is left over", not [p for p in home.left() if "incomplete" in p or "/.s" in p], home.left())
 
 
@@ -666,6 +668,28 @@ def test_bar(hub):
         os.close(leader)
         tally.check("a bar on a terminal", re.search(rb"MB of +16\.8 MB +[0-9.]+ [kM]B/s +\d:\d\d \[#", said) is not None and process.returncode == 0, said[-500:])
         tally.check("no line of it is longer than 80", max(len(part) for part in said.decode().replace("\n", "\r").split("\r")) <= 83)
+    data = os.urandom(8 * PIECE)
+    repo = hub.repo("org/long", tiny() | {"model.safetensors": data})
+    repo.fault("model.safetensors", Fault(pace=0.1))
+    with Home(hub) as home:
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([BINARY, "pull", "org/long"], env={**os.environ, **home.env}, stdout=subprocess.PIPE, stderr=follower, stdin=subprocess.DEVNULL)
+        os.close(follower)
+        said, shown = b"", 0
+        while select.select([leader], [], [], 30)[0]:
+            try:
+                said += os.read(leader, 4096)
+            except OSError:
+                break
+            told = [float(n) for n in re.findall(rb"([0-9.]+) MB of", said)]
+            if told and told[-1] >= 12 and not shown:
+                shown = told[-1]
+                process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        os.close(leader)
+        kept = (home.repo(repo.id) / "blobs" / (hashlib.sha256(data).hexdigest() + ".incomplete")).stat().st_size / 1e6
+        tally.check("an interrupted bar does not jump to its end", shown and process.returncode == 130 and b"100%" not in said, said[-300:])
+        tally.check("and most of what it showed is kept", kept >= shown / 4, (kept, shown))
     with Home(hub) as home:
         tally.check("none elsewhere", "[" not in home.pull("org/bar").err)
 

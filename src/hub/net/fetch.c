@@ -55,6 +55,7 @@ typedef struct fetch {
   job *jobs; /* [n] */
   size_t n, done;
   uint64_t bytes, of_bytes; /* for the bar */
+  uint64_t came;            /* bytes, of this run */
   char note[NOTE_ROOM];     /* the newest one not yet told */
   bool waits_told;
   bool failed;
@@ -67,7 +68,8 @@ typedef struct fetch {
 typedef struct piece {
   job *job;
   uint64_t offset, size;
-  bool direct; /* appended as it comes: its turn, or the stream of a plain job */
+  bool direct;  /* appended as it comes: its turn, or the stream of a plain job */
+  uint64_t got; /* of it, so far */
 } piece;
 
 /* One worker's own. */
@@ -112,6 +114,15 @@ static void add_bytes(fetch *f, int64_t n)
 {
   pthread_mutex_lock(&f->mutex);
   f->bytes += (uint64_t)n;
+  pthread_mutex_unlock(&f->mutex);
+}
+
+static void add_come(fetch *f, piece *p, size_t n)
+{
+  p->got += n;
+  pthread_mutex_lock(&f->mutex);
+  f->bytes += n;
+  f->came += n;
   pthread_mutex_unlock(&f->mutex);
 }
 
@@ -270,6 +281,15 @@ static void wait_a_little(fetch *f)
   pthread_cond_timedwait(&f->changed, &f->mutex, &until);
 }
 
+/* Pieces that come at once are in memory until those before them are there, and lost when all is stopped: so they are
+ * small at first, and never much against what has come. */
+static uint64_t piece_size(const fetch *f)
+{
+  enum { SMALLEST = PIECE / 8, PART = 32 };
+  uint64_t size = f->came / PART;
+  return size < SMALLEST ? SMALLEST : size < PIECE ? size : PIECE;
+}
+
 /* A piece of the first job that has one left. */
 static bool cut_piece(fetch *f, piece *out)
 {
@@ -277,12 +297,12 @@ static bool cut_piece(fetch *f, piece *out)
     job *j = &f->jobs[i];
     if (j->state != JOB_OPEN || (j->plain ? j->appending : j->taken == j->file->size))
       continue;
-    uint64_t left = j->file->size - j->taken;
+    uint64_t left = j->file->size - j->taken, most = piece_size(f);
     if (j->plain) {
-      *out = (piece){j, j->written, j->file->size - j->written, true};
+      *out = (piece){j, j->written, j->file->size - j->written, true, 0};
       j->appending = true;
     } else {
-      *out = (piece){j, j->taken, left < PIECE ? left : PIECE, false};
+      *out = (piece){j, j->taken, left < most ? left : most, false, 0};
       j->taken += out->size;
     }
     return true;
@@ -400,7 +420,7 @@ static bool store(sink *s, const char *data, size_t n, tern_error *err)
   s->got += n;
   if (p->direct && append_and_tell(f, p->job, turn ? s->w->room : data, turn ? (size_t)s->got : n, err) != TERN_OK)
     return false;
-  add_bytes(f, (int64_t)n);
+  add_come(f, p, n);
   return true;
 }
 
@@ -554,8 +574,8 @@ static void work_on(worker *w, piece *p)
     pthread_mutex_unlock(&f->mutex);
   } else if (status == TERN_OK && (p->direct ? !has_failed(f) : await_turn(f, p))) {
     status = settle(w, p, &err);
-  } else if (status == TERN_OK) {
-    add_bytes(f, -(int64_t)p->size); /* dropped; its bytes come again */
+  } else if (status == TERN_OK && !p->direct) {
+    add_bytes(f, -(int64_t)p->got); /* dropped; its bytes come again */
   }
   if (status != TERN_OK)
     fail(f, &err);
