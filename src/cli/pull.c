@@ -117,8 +117,12 @@ static tern_status tell_and_ask(const cli_args *a, const http_settings *s, const
 {
   char all[32], missing[32];
   bool runs;
-  say("%s@%.12s: %zu of %zu files, %s, %s still to come", p->repo.id, p->commit, p->files.n, p->listed,
-      describe_bytes((double)p->bytes, all), describe_bytes((double)p->missing, missing));
+  if (p->missing)
+    say("%s@%.12s: %zu of %zu files, %s, %s still to come", p->repo.id, p->commit, p->files.n, p->listed,
+        describe_bytes((double)p->bytes, all), describe_bytes((double)p->missing, missing));
+  else
+    say("%s@%.12s: %zu of %zu files, %s, all here already", p->repo.id, p->commit, p->files.n, p->listed,
+        describe_bytes((double)p->bytes, all));
   TRY(foresee(s, cache, p, watch, &runs, err));
   if (runs || a->yes || !p->missing || !ask_can() || ask_yes("Download it all the same?"))
     return TERN_OK;
@@ -234,6 +238,7 @@ tern_status verb_pull(const cli_args *a, tern_error *err)
   tern_status status = bring(a, a->words[0], &told, &path, err);
   if (status == TERN_OK) {
     print(a, &told, path);
+    say_hint("tern run %s answers with it", a->words[0]);
     mem_free(path);
   }
   hub_plan_clear(&told);

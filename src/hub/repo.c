@@ -45,7 +45,8 @@ tern_status repo_parse(const char *text, hub_repo *out, tern_error *err)
   if (n < sizeof out->id)
     memcpy(out->id, text, n);
   if (n >= sizeof out->id || !repo_is_id(out->id))
-    return err_set(err, TERN_E_USAGE, "\"%.200s\" is not ORG/NAME[@REV], as a repo of the hub is named", text);
+    return err_set(err, TERN_E_USAGE, "\"%.200s\" is not ORG/NAME[@REV], as a repo of the hub is named (%s)", text,
+                   strstr(text, "://") ? "without the address before it" : "tern pull mlx-community/NAME, say");
   if (!at)
     return TERN_OK;
   if (strlen(at + 1) >= sizeof out->revision || repo_check_path("revision", at + 1, NULL) != TERN_OK)
