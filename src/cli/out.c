@@ -16,7 +16,24 @@
 static struct {
   bool failed, reader_gone, no_color, verbose, bar, plain;
   int error; /* errno of the first failure */
+  FILE *results;
 } state;
+
+/* A signal that comes while output is held is no failure, and stdio would lose what it had not written yet. */
+static ssize_t write_results(void *cookie, const char *text, size_t length)
+{
+  size_t done = 0;
+  (void)cookie;
+  while (done < length) {
+    ssize_t n = write(STDOUT_FILENO, text + done, length - done);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return done ? (ssize_t)done : 0; /* for a cookie 0 is failure; errno says which */
+    done += (size_t)n;
+  }
+  return (ssize_t)done;
+}
 
 void out_start(bool no_color, bool plain)
 {
@@ -27,6 +44,10 @@ void out_start(bool no_color, bool plain)
       _exit(1);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit then fail, and are cleaned up after as on a full disk */
+  state.results = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_results});
+  if (!state.results)
+    _exit(1);
+  setvbuf(state.results, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
   state.no_color = no_color;
   state.plain = plain;
 }
@@ -47,7 +68,7 @@ static void note_failure(void)
 
 void out_write(const char *text, size_t length)
 {
-  if (!state.failed && fwrite(text, 1, length, stdout) != length)
+  if (!state.failed && fwrite(text, 1, length, state.results) != length)
     note_failure();
 }
 
@@ -55,7 +76,7 @@ void out_printf(const char *format, ...)
 {
   va_list args;
   va_start(args, format);
-  if (!state.failed && vprintf(format, args) < 0)
+  if (!state.failed && vfprintf(state.results, format, args) < 0)
     note_failure();
   va_end(args);
 }
@@ -114,7 +135,7 @@ void out_append(json_t **array, json_t *item)
 
 void out_flush(void)
 {
-  if (!state.failed && fflush(stdout) != 0)
+  if (!state.failed && fflush(state.results) != 0)
     note_failure();
 }
 
