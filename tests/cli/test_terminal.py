@@ -24,6 +24,7 @@ from terncli import BINARY, tern  # noqa: E402
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 UP, LEFT, HOME, ALT_ENTER = "\33[A", "\33[D", "\1", "\33\r"
 IUTF8 = 0o40000  # as emulators set it: keys that come before the editor are edited by the kernel
+PATIENCE = min(float(os.environ.get("TERN_PATIENCE", 1)), 3)  # a sanitizer's builds are slow
 PROMPT = r">>> (\x1b\[[0-9;?]*[A-Za-z])*$"
 tally = Tally()
 
@@ -46,7 +47,7 @@ class Chat:
     def resize(self, columns, rows=24):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def read(self, until, seconds=20):
+    def read(self, until, seconds=20 * PATIENCE):
         """What comes until the pattern is there."""
         got, end = "", time.monotonic() + seconds
         while not re.search(until, got):
@@ -66,7 +67,7 @@ class Chat:
     def await_prompt(self):
         """Until the prompt is the last thing on the screen and stays it: the editor draws it anew at times."""
         got = self.read(PROMPT)
-        while select.select([self.fd], [], [], 0.1)[0]:
+        while select.select([self.fd], [], [], 0.1 * PATIENCE)[0]:
             more = self.read(PROMPT)
             if not more:
                 break
@@ -87,7 +88,7 @@ class Chat:
         self.read(r"saved [0-9]+ messages[\s\S]*" + PROMPT)
         return [m["content"] for m in json.loads(file.read_text())["messages"] if m["role"] == "user"] if file.exists() else None
 
-    def status(self, seconds=20):
+    def status(self, seconds=20 * PATIENCE):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -158,10 +159,14 @@ def test_history(folder):
         out.write("{broken\n12\n")
     chat = Chat(home)
     chat.say(UP * 2 + "\r")
-    chat.say("\x12older\r")
     said = chat.saved(folder)
     tally.check("the next time it is there", said and said[0] == "an older question", said)
-    tally.check("Ctrl-R searches it", said and said[-1] == "an older question", said)
+    if "TERN_PATIENCE" in os.environ:  # regcomp is Oniguruma's there, and regexec the sanitizer's
+        tally.skip("Ctrl-R searches it", "a sanitizer's regexec is not of one piece with regcomp")
+    else:
+        chat.say("\x12older\r")
+        said = chat.saved(folder)
+        tally.check("Ctrl-R searches it", said and said[-1] == "an older question", said)
     chat.leave()
     before = file.read_text()
     chat = Chat(home, "--no-history")
@@ -209,7 +214,7 @@ def test_signals(folder):
     tally.check("on a line of its own", chat.saw.endswith("\r\n"), chat.saw[-60:])
     chat = Chat(folder / "signals", "--max-tokens", "-1", "--ignore-eos", "--ctx", "100000")
     chat.keys("tell me everything\r")
-    time.sleep(0.5)
+    time.sleep(0.5 * PATIENCE)
     chat.keys("typed ahead")
     time.sleep(2)  # the answer is more than the terminal holds: it waits for us to read
     chat.keys("\3")
@@ -249,7 +254,7 @@ def test_resize(folder):
     chat.read("x{10}")
     chat.resize(40)
     os.kill(chat.pid, signal.SIGWINCH)
-    time.sleep(0.2)
+    time.sleep(0.2 * PATIENCE)
     chat.say("y")
     tally.check("a line outlives a resize", chat.saved(folder) == ["x" * 60 + "y"], chat.saved(folder))
     chat.leave()
@@ -259,12 +264,12 @@ def test_held(folder):
     """Output that is held while the window changes: the answer goes on after it."""
     chat = Chat(folder / "held", "--max-tokens", "-1", "--ignore-eos", "--ctx", "600")
     chat.keys("tell me everything\r")
-    time.sleep(0.3)
+    time.sleep(0.3 * PATIENCE)
     chat.keys("\23")  # Ctrl-S
-    time.sleep(0.5)
+    time.sleep(0.5 * PATIENCE)
     chat.resize(40)
     os.kill(chat.pid, signal.SIGWINCH)
-    time.sleep(0.2)
+    time.sleep(0.2 * PATIENCE)
     chat.keys("\21")
     tally.check("an answer outlives it", "error" not in chat.await_prompt(), chat.saw[-200:])
     tally.check("and so does the conversation", chat.saved(folder) == ["tell me everything"])
