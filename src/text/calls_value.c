@@ -478,11 +478,11 @@ static json_t *constant(value_scan *s)
   return word(s, python ? "None" : "null") ? json_null() : NULL;
 }
 
-/* What stands up to the next comma or bracket, if it is anything. */
-static json_t *bare_words(value_scan *s)
+/* What stands up to the next of these characters, if it is anything. */
+static json_t *bare_words(value_scan *s, const char *ends)
 {
   size_t n = 0;
-  while (n < s->left.n && !strchr(",{}[]\"", s->left.s[n]))
+  while (n < s->left.n && !strchr(ends, s->left.s[n]))
     n++;
   span text = span_trim((span){s->left.s, n});
   if (!text.n)
@@ -553,14 +553,7 @@ static json_t *word_key(value_scan *s)
     return quoted_words(s);
   if (next(s) == '"')
     return json_text(s);
-  size_t n = 0;
-  while (n < s->left.n && !strchr(":,{}[]\"", s->left.s[n]))
-    n++;
-  span text = span_trim((span){s->left.s, n});
-  if (!text.n)
-    return NULL;
-  take(s, n);
-  return value_string(text);
+  return bare_words(s, ":,{}[]\"");
 }
 
 bool value_set(json_t *object, span key, json_t *value)
@@ -640,7 +633,7 @@ json_t *value_next(value_scan *s)
     return out;
   json_decref(out);
   *s = before;
-  return bare_words(s);
+  return bare_words(s, ",{}[]\"");
 }
 
 /* ---- whole texts ---- */
