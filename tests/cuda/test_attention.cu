@@ -2,82 +2,13 @@
  *
  *   test_attention            every case, one line each; exit 1 where a bit differs
  *   test_attention --small    without the large ones (for compute-sanitizer)
- *   test_attention --overlap  with kernels that start before their predecessors end; with --bench too
- *   test_attention --bench    microseconds, GB/s and TMAC/s
+ *   test_attention --overlap  with kernels that start before their predecessors end
  *
  * A case is an op and some rows. History is appended on the host, and what no token may look at is poisoned: blocks
  * start as NaN, and those that no token sees are NULL. The step's own keys are appended on both sides; whole blocks are
  * compared, then outputs.
  */
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
-
-#include "ops/cuda/cuda.cuh"
-#include "ops/cuda/exact_attention.cuh"
-#include "ops/cuda/fast_attention.cuh"
-#include "ops/cuda/math.cuh" /* ref.h wants tanh defined */
-
-#define CHECK(x)                                                                                                       \
-  do {                                                                                                                 \
-    cudaError_t error_ = (x);                                                                                          \
-    if (error_ != cudaSuccess) {                                                                                       \
-      printf("%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(error_));                                           \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
-
-/* ---- random ---- */
-
-static uint32_t random_state = 1;
-
-static uint32_t random_word(void)
-{
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 17;
-  random_state ^= random_state << 5;
-  return random_state;
-}
-
-static float random_float(float most)
-{
-  return ((float)(random_word() >> 8) * 0x1p-23f - 1.0f) * most;
-}
-
-static std::vector<float> random_floats(size_t n, float most)
-{
-  std::vector<float> x(n);
-  for (float &v : x)
-    v = random_float(most);
-  return x;
-}
-
-/* ---- device memory ---- */
-
-template <class T> static T *on_device(const std::vector<T> &x)
-{
-  T *p;
-  CHECK(cudaMalloc(&p, x.size() * sizeof(T) + 16));
-  CHECK(cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return p;
-}
-
-static bool overlap = false; /* kernels of a step: --overlap */
-
-static cuda_context context_of(bool fast)
-{
-  cudaDeviceProp about;
-  CHECK(cudaGetDeviceProperties(&about, 0));
-  cuda_context cx = {};
-  cx.processors = about.multiProcessorCount;
-  cx.capability = about.major * 10 + about.minor;
-  cx.shared_most = about.sharedMemPerBlockOptin;
-  cx.fast = fast;
-  cx.overlap = overlap && about.major >= 9;
-  CHECK(cudaStreamCreate(&cx.stream));
-  return cx;
-}
+#include "attention_side.cuh"
 
 /* ---- cases ---- */
 
@@ -94,17 +25,6 @@ struct test_case {
   bool large;         /* outputs of some tokens alone are compared */
   size_t scratch = 0; /* less than it asks for */
 };
-
-static op_attention op_of(int heads, int kv_heads, int key_dim, int value_dim)
-{
-  op_attention a = {};
-  a.heads = heads;
-  a.kv_heads = kv_heads;
-  a.key_dim = key_dim;
-  a.value_dim = value_dim;
-  a.scale = 1.0f / sqrtf((float)key_dim);
-  return a;
-}
 
 static op_attention windowed(op_attention a, int window, int keep, bool by_time = false)
 {
@@ -357,7 +277,7 @@ static ops_room room_of(const test_case &c, const both_sides &b, const cuda_step
 
 static bool run_case(const test_case &c)
 {
-  random_state = 12345;
+  attention_random = 12345;
   both_sides b = make_sides(c);
   cuda_context cx = context_of(c.fast);
   cuda_attention_setup(&cx);
@@ -419,7 +339,7 @@ struct rope_case {
 
 static bool run_rope(const test_case &c, const rope_case &shape)
 {
-  random_state = 99;
+  attention_random = 99;
   both_sides b = make_sides(c);
   cuda_context cx = context_of(c.fast);
   device_side d = device_of(c, b);
@@ -474,7 +394,7 @@ static bool run_rope(const test_case &c, const rope_case &shape)
 /* Rope, append and attention of rows of one token as one kernel: with the bits of the three, which other cases prove. */
 static bool run_turn(const test_case &c, const rope_case &shape)
 {
-  random_state = 7;
+  attention_random = 7;
   both_sides b = make_sides(c);
   cuda_context cx = context_of(true);
   cuda_attention_setup(&cx);
@@ -676,180 +596,12 @@ static std::vector<test_case> all_cases(bool large)
   return cases;
 }
 
-/* ---- rates ---- */
-
-template <class F> static float median_us(cuda_context &cx, int replays, F queue)
-{
-  cudaGraph_t graph;
-  cudaGraphExec_t ready;
-  cudaEvent_t from, to;
-  CHECK(cudaEventCreate(&from));
-  CHECK(cudaEventCreate(&to));
-  CHECK(cudaStreamBeginCapture(cx.stream, cudaStreamCaptureModeThreadLocal));
-  queue();
-  CHECK(cx.error);
-  CHECK(cudaStreamEndCapture(cx.stream, &graph));
-  CHECK(cudaGraphInstantiate(&ready, graph, 0));
-  CHECK(cudaGraphLaunch(ready, cx.stream));
-  std::vector<float> times;
-  for (int i = 0; i < replays; i++) {
-    float ms;
-    CHECK(cudaEventRecord(from, cx.stream));
-    CHECK(cudaGraphLaunch(ready, cx.stream));
-    CHECK(cudaEventRecord(to, cx.stream));
-    CHECK(cudaEventSynchronize(to));
-    CHECK(cudaEventElapsedTime(&ms, from, to));
-    times.push_back(ms * 1000);
-  }
-  std::sort(times.begin(), times.end());
-  CHECK(cudaGraphExecDestroy(ready));
-  CHECK(cudaGraphDestroy(graph));
-  return times[times.size() / 2];
-}
-
-static __global__ void fill(uint16_t *x, size_t n, int fast)
-{
-  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
-    uint32_t h = (uint32_t)i * 2654435761u;
-    h ^= h >> 15;
-    /* halves of about 1, and floats of about 1 where a pair is one: the upper half is a float's */
-    x[i] = (uint16_t)(fast || (i & 1) ? 0x3800 | (h & 0x83ff) : h);
-  }
-}
-
-struct bench_case {
-  const char *name;
-  int tokens, rows, depth; /* each row has tokens / rows of them, at positions depth - that on */
-  int layers;              /* with their own keys and values: so that L2 is cold */
-};
-
-/* The kernels of a step one by one. */
-static void bench_parts(cuda_context &cx, const bench_case &c, bool fast, op_attention a, const cuda_step &s)
-{
-  if (c.tokens > c.rows)
-    return;
-  exact_room e = {};
-  e.slots = s.most_keys;
-  e.count = c.tokens;
-  e.scores = (float *)cx.scratch;
-  e.inverse = e.scores + (size_t)c.tokens * a.heads * e.slots;
-  fast_room f = {};
-  f.units = (int)(s.most_keys / FAST_CHUNK);
-  f.count = c.tokens;
-  f.most = (float2 *)cx.scratch;
-  f.out = (float *)(f.most + (size_t)c.tokens * a.heads * f.units);
-  auto time = [&](const char *name, auto queue) {
-    float us = median_us(cx, 9, [&] {
-      for (a.slot = 0; a.slot < c.layers; a.slot++)
-        queue();
-    });
-    printf("   %s %.1f", name, us / c.layers);
-  };
-  op_rope rope = {};
-  rope.q = (float *)a.q;
-  rope.k = (float *)cx.scratch;
-  rope.q_heads = a.heads;
-  rope.k_heads = a.kv_heads;
-  rope.head_dim = rope.dims = a.key_dim;
-  rope.inverse = rope.k;
-  rope.position_scale = rope.mscale = 1;
-  op_kv_append append = {};
-  append.k = append.v = rope.k;
-  append.kv_heads = a.kv_heads;
-  append.key_dim = a.key_dim;
-  append.value_dim = a.value_dim;
-  time("rope and append", [&] {
-    append.slot = a.slot;
-    cuda_rope_append(&cx, &rope, &append, &s, nullptr);
-  });
-  if (fast) {
-    time("chunks", [&] { fast_step_chunks(&cx, &a, &s, &f, NULL); });
-  } else {
-    time("scores", [&] { exact_step_scores(&cx, &a, &s, &e); });
-    time("sums", [&] { exact_sums(&cx, &a, &s, &e); });
-    time("values", [&] { exact_step_values(&cx, &a, &s, &e); });
-  }
-  printf(" us\n");
-}
-
-static void bench(const bench_case &c, bool fast, op_attention a)
-{
-  cuda_context cx = context_of(fast);
-  cuda_attention_setup(&cx);
-  int count = c.tokens / c.rows, row_blocks = (int)cuda_ceil(c.depth, KV_BLOCK);
-  ops_kv_shape shape = {a.kv_heads, a.key_dim, a.value_dim, {}};
-  size_t bytes = cuda_kv_block_bytes(fast, &shape), each = bytes * row_blocks * c.rows;
-  uint8_t *memory;
-  CHECK(cudaMalloc(&memory, each * c.layers));
-  fill<<<2048, 256>>>((uint16_t *)memory, each * c.layers / 2, fast);
-  std::vector<void *> blocks((size_t)c.layers * c.rows * row_blocks);
-  for (size_t i = 0; i < blocks.size(); i++)
-    blocks[i] = memory + i * bytes;
-  std::vector<cuda_token> facts;
-  double macs = 0;
-  for (int t = 0; t < c.tokens; t++) {
-    int64_t position = c.depth - count + t % count;
-    facts.push_back({position, count > 1 ? c.depth : 0, c.depth - count, t / count, count > 1 ? ROW_READ : ROW_STEP});
-    macs += (double)ops_visible_count(a.window, position) * a.heads * (a.key_dim + a.value_dim);
-  }
-  cuda_step s = {};
-  s.tokens = c.tokens;
-  s.most_keys = cuda_ceil(c.depth, 256) * 256;
-  s.token = on_device(facts);
-  s.blocks = on_device(blocks);
-  s.rows = c.rows;
-  s.row_blocks = row_blocks;
-  a.q = on_device(random_floats((size_t)c.tokens * a.heads * a.key_dim, 1));
-  CHECK(cudaMalloc(&a.out, (size_t)c.tokens * a.heads * a.value_dim * sizeof(float)));
-  ops_room room = {c.tokens, s.most_keys, false, std::max(a.key_dim, a.value_dim), 0};
-  cx.scratch_bytes = cuda_attention_scratch(&cx, &room, a.heads);
-  CHECK(cudaMalloc(&cx.scratch, cx.scratch_bytes));
-  CHECK(cudaDeviceSynchronize());
-  float us = median_us(cx, 9,
-                       [&] {
-                         for (int l = 0; l < c.layers; l++) {
-                           a.slot = l;
-                           (fast ? cuda_fast_attention : cuda_exact_attention)(&cx, &a, &s);
-                         }
-                       }) /
-             c.layers;
-  double gb = (double)c.rows * std::min<int64_t>(c.depth, a.window ? a.window : c.depth) * a.kv_heads *
-              (a.key_dim + a.value_dim) * (fast ? 2 : 4) / us * 1e-3;
-  printf("%s %-28s %9.1f us a layer, %7.1f GB/s of keys and values (%5.1f %% of 4500), %6.2f TMAC/s\n",
-         fast ? "fast " : "exact", c.name, us, gb, gb / 45, macs / us * 1e-6);
-  bench_parts(cx, c, fast, a, s);
-  fflush(stdout);
-  for (void *p : {(void *)memory, (void *)s.token, (void *)s.blocks, (void *)a.q, (void *)a.out, cx.scratch})
-    CHECK(cudaFree(p));
-}
-
-static void bench_all(void)
-{
-  static const bench_case cases[] = {
-      {"1 token at 100", 1, 1, 100, 32},       {"1 token at 1000", 1, 1, 1000, 16},
-      {"1 token at 8192", 1, 1, 8192, 8},      {"1 token at 32768", 1, 1, 32768, 2},
-      {"8 rows at 1024", 8, 8, 1024, 8},       {"8 rows at 8192", 8, 8, 8192, 2},
-      {"32 rows at 1024", 32, 32, 1024, 2},    {"32 rows at 8192", 32, 32, 8192, 1},
-      {"16 tokens at 8192", 16, 1, 8192, 4},   {"128 tokens at 4096", 128, 1, 4096, 4},
-      {"prompt of 512", 512, 1, 512, 8},       {"prompt of 2048", 2048, 1, 2048, 2},
-      {"512 tokens at 8192", 512, 1, 8192, 1},
-  };
-  for (bool fast : {true, false})
-    for (const bench_case &c : cases)
-      bench(c, fast, op_of(32, 8, 128, 128));
-}
-
 int main(int argc, char **argv)
 {
-  bool large = true, rates = false;
+  bool large = true;
   for (int i = 1; i < argc; i++) {
     large = large && strcmp(argv[i], "--small");
-    rates = rates || !strcmp(argv[i], "--bench");
     overlap = overlap || !strcmp(argv[i], "--overlap");
-  }
-  if (rates) {
-    bench_all();
-    return 0;
   }
   int passed = 0, failed = 0;
   for (bool fast : {false, true})

@@ -104,32 +104,6 @@ template <int FORMAT> static inline __device__ void exact_finish(const exact_out
   o.y[t * o.n + n] = sum;
 }
 
-/* ---- copies into shared memory that run by themselves ---- */
-
-/* 16 bytes, of which the first `valid` (0..16) are read and the others are zeros. */
-static inline __device__ void exact_copy_16(void *to, const void *from, int valid)
-{
-  uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(valid) : "memory");
-}
-
-static inline __device__ void exact_copy_4(void *to, const void *from)
-{
-  uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from) : "memory");
-}
-
-/* Ends a batch of copies; and waits until at most LEFT batches of this thread are under way. */
-static inline __device__ void exact_commit(void)
-{
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int LEFT> static inline __device__ void exact_wait(void)
-{
-  asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
 /* ---- the families ---- */
 
 typedef void exact_kernel(exact_job job);

@@ -4,7 +4,7 @@
  * memory: in batches of registers, a token waited for memory four times. The sum of a softmax is a chain as long as the
  * context, 4.16 cycles a link whatever one does; its warp does nothing but add, while others make the terms.
  */
-#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
 #include "ops/cuda/exact_attention_sums.cuh"
 

@@ -9,7 +9,7 @@
  * Only tokens whose keys are summed as they come are in tiles: their slots are positions less the lower end of their
  * window.
  */
-#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
 
 enum {

@@ -13,8 +13,8 @@
  * as long). Products made by other warps: they meet the bandwidth of shared memory (75 us at depth 8192). Four keys of
  * a dim side by side in shared memory, a load for all (no quicker).
  */
-#include "ops/cuda/attention_barrier.cuh"
-#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/barrier.cuh"
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_attention.cuh"
 #include "ops/cuda/exact_attention_sums.cuh"
 

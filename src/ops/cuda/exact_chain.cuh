@@ -1,4 +1,4 @@
-/* exact_chain.cuh - one token times few rows: a warp that only adds, and the barriers between it and its suppliers.
+/* exact_chain.cuh - one token times few rows: a warp that only adds, and what it shares with its suppliers.
  *
  * 4096 rows are 128 warps of a row a lane, one for each multiprocessor. Then the time is that of K additions in a row,
  * 4.16 cycles each, and everything else must get out of their way; besides, a warp that is alone on its scheduler
@@ -14,6 +14,7 @@
 #ifndef TERN_OPS_CUDA_EXACT_CHAIN_CUH
 #define TERN_OPS_CUDA_EXACT_CHAIN_CUH
 
+#include "ops/cuda/barrier.cuh"
 #include "ops/cuda/exact.cuh"
 
 enum {
@@ -22,52 +23,6 @@ enum {
   CHAIN_MAKERS = 6,
   CHAIN_IDLE = 4,
 };
-
-static inline __device__ uint32_t barrier_at(const uint64_t *barrier)
-{
-  return (uint32_t)__cvta_generic_to_shared(barrier);
-}
-
-/* A phase ends with so many arrivals. */
-static inline __device__ void barrier_make(uint64_t *barrier, int arrivals)
-{
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier_at(barrier)), "r"(arrivals) : "memory");
-}
-
-static inline __device__ void barrier_arrive(uint64_t *barrier)
-{
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(barrier_at(barrier)) : "memory");
-}
-
-/* Arrives when the copies that this thread has started so far are done. */
-static inline __device__ void barrier_arrive_copied(uint64_t *barrier)
-{
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier_at(barrier)) : "memory");
-}
-
-/* Whether the phase of this parity is over. Who waits must have waited for the one before, or it takes that for it. */
-static inline __device__ bool barrier_passed(uint64_t *barrier, uint32_t parity)
-{
-  uint32_t passed;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(passed)
-               : "r"(barrier_at(barrier)), "r"(parity)
-               : "memory");
-#else
-  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(passed)
-               : "r"(barrier_at(barrier)), "r"(parity)
-               : "memory");
-#endif
-  return passed;
-}
-
-static inline __device__ void barrier_wait(uint64_t *barrier, uint32_t parity)
-{
-  while (!barrier_passed(barrier, parity))
-    ;
-}
 
 static inline __device__ float add_four(float sum, float4 p)
 {

@@ -14,6 +14,7 @@
  * themselves (mbarriers instead of a barrier of the block) were slower too, by 5 to 10 %; three stages of 256 k by 3 to
  * 6 %.
  */
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_pack.cuh"
 
 enum { FOUR_STAGES = 2, FOUR_VALUES = 512, FOUR_WARPS = 15 /* that compute, at most */ };
@@ -50,10 +51,10 @@ static inline __device__ void four_fill(const exact_job &job, const four_copy &c
 #pragma unroll
       for (int i = 0; i < STAGE; i += 512)
         if (i + 512 <= STAGE || at < STAGE - i)
-          exact_copy_16(to + i, from + i, 16);
+          copy_async_part(to + i, from + i, 16);
     } else {
       for (int i = 0; i + at < left; i += 512)
-        exact_copy_16(to + i, from + i, 16);
+        copy_async_part(to + i, from + i, 16);
     }
   }
   to = stage + c.block_tiles * STAGE + at;
@@ -63,10 +64,10 @@ static inline __device__ void four_fill(const exact_job &job, const four_copy &c
 #pragma unroll
     for (int i = 0; i < FOUR_VALUES; i += 128) {
       if (k + i < job.k && job.x_by_16)
-        exact_copy_16(to + 4 * i, x + i, 16);
+        copy_async_part(to + 4 * i, x + i, 16);
       else if (k + i < job.k)
         for (int j = 0; j < 4; j++)
-          exact_copy_4(to + 4 * (i + j), x + i + j);
+          copy_async_4(to + 4 * (i + j), x + i + j);
     }
   }
 }
@@ -118,12 +119,12 @@ static __global__ void __launch_bounds__(32 * FOUR_WARPS + 32, 1) four_kernel(ex
     copy.tokens = tokens;
     for (int s = 0; s < stages + FOUR_STAGES - 1; s++) {
       if (s >= FOUR_STAGES - 1) { /* what the others use now is there, and what they used is free */
-        exact_wait<FOUR_STAGES - 2>();
+        copy_wait<FOUR_STAGES - 2>();
         __syncthreads();
       }
       if (s < stages)
         four_fill<GROUP>(job, copy, shared + s % FOUR_STAGES * stage_size, s);
-      exact_commit();
+      copy_commit();
     }
     return;
   }

@@ -10,6 +10,7 @@
  * first), two rows a lane, more product warps, bulk copies by computing warps (250 cycles and more each), and starting
  * before the predecessor ends with more than one block a multiprocessor: blocks pile up on some.
  */
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_chain.cuh"
 #include "ops/cuda/exact_pack.cuh"
 
@@ -19,8 +20,8 @@ static_assert((int)CHAIN_BODY == (int)EXACT4_BODY, "makers of products take the 
 static inline __device__ void copy_input(const exact_job &job, float4 *to)
 {
   for (int i = threadIdx.x; i < job.k / 4; i += blockDim.x)
-    exact_copy_16(to + i, (const float4 *)job.x + i, 16);
-  exact_commit();
+    copy_async_part(to + i, (const float4 *)job.x + i, 16);
+  copy_commit();
 }
 
 /* Eight products, of the weights of a word and these inputs. */
@@ -55,11 +56,11 @@ template <int GROUP> static inline __device__ void stream_fetch(uint8_t *slot, c
   const uint8_t *chunks = tile + exact4_chunk(GROUP, (int64_t)b * EXACT4_BODY);
   const uint8_t *pairs = tile + exact4_group(GROUP, (int64_t)b * EXACT4_BODY);
   int lane = threadIdx.x % 32;
-  exact_copy_16(slot + lane * 16, chunks + lane * 16, 16);
-  exact_copy_16(slot + 512 + lane * 16, chunks + 512 + lane * 16, 16);
-  exact_copy_4(slot + 1024 + lane * 4, pairs + lane * 4);
+  copy_async_part(slot + lane * 16, chunks + lane * 16, 16);
+  copy_async_part(slot + 512 + lane * 16, chunks + 512 + lane * 16, 16);
+  copy_async_4(slot + 1024 + lane * 4, pairs + lane * 4);
   if (GROUP == 5)
-    exact_copy_4(slot + 1152 + lane * 4, pairs + 128 + lane * 4);
+    copy_async_4(slot + 1152 + lane * 4, pairs + 128 + lane * 4);
 }
 
 template <int GROUP> static inline __device__ void stream_read(body<GROUP> &w, const uint8_t *slot)
@@ -92,11 +93,11 @@ static __global__ void __launch_bounds__(32 * STREAM_WARPS, 1) stream_kernel(exa
   for (int i = 0; i < STREAM_SLOTS - 1; i++) {
     if (i < bodies)
       stream_fetch<GROUP>(ring + i * slot_bytes(GROUP), weights, i);
-    exact_commit();
+    copy_commit();
   }
   cuda_await();
   copy_input(job, (float4 *)shared);
-  exact_wait<0>();
+  copy_wait<0>();
   __syncthreads();
   if (!there)
     return;
@@ -110,11 +111,11 @@ static __global__ void __launch_bounds__(32 * STREAM_WARPS, 1) stream_kernel(exa
 #pragma unroll 1
   for (int b = 0; b < bodies; b++, x += EXACT4_BODY / 4) {
     int after = slot + 1 == STREAM_SLOTS ? 0 : slot + 1, last = slot == 0 ? STREAM_SLOTS - 1 : slot - 1;
-    exact_wait<STREAM_SLOTS - 3>();
+    copy_wait<STREAM_SLOTS - 3>();
     stream_read(next, ring + after * slot_bytes(GROUP));
     if (b + STREAM_SLOTS - 1 < bodies)
       stream_fetch<GROUP>(ring + last * slot_bytes(GROUP), weights, b + STREAM_SLOTS - 1);
-    exact_commit();
+    copy_commit();
     if (GROUP == 5)
       second = exact4_prepare<SHORTCUT>(job.stored, now.pair[GROUP == 5]);
 #pragma unroll
@@ -206,14 +207,14 @@ static __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) chain_kernel(exact
   body<GROUP> w;
   cuda_release_next();
   if (threadIdx.x < CHAIN_SLOTS) {
-    barrier_make(full + threadIdx.x, 1);
-    barrier_make(empty + threadIdx.x, 1);
+    barrier_init(full + threadIdx.x, 1);
+    barrier_init(empty + threadIdx.x, 1);
   }
   if (warp != 0 && warp != CHAIN_IDLE && maker < bodies)
     chain_load<GROUP>(w, weights, maker);
   cuda_await();
   copy_input(job, x);
-  exact_wait<0>();
+  copy_wait<0>();
   __syncthreads();
   if (warp == CHAIN_IDLE)
     return;

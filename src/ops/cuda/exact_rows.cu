@@ -26,13 +26,13 @@ static inline __device__ void copy_inputs(const exact_job &job, float *to, int f
     const float *source = job.x + token * job.k + from + j;
     float *target = to + t * VALUES + j;
     if (job.x_by_16 && from + j < job.k) {
-      exact_copy_16(target, source, 16);
+      copy_async_part(target, source, 16);
       continue;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       if (from + j + i < job.k)
-        exact_copy_4(target + i, source + i);
+        copy_async_4(target + i, source + i);
       else
         target[i] = -0.0f;
     }
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(32 * (ROWS_WARPS + ROWS_COPY), 1) rows_
     int me = threadIdx.x - workers, all = blockDim.x - workers;
     for (int s = 0; s < stages + ROWS_STAGES - 1; s++) {
       if (s >= ROWS_STAGES - 1) { /* what the others use now is there, and what they used is free */
-        exact_wait<ROWS_STAGES - 2>();
+        copy_wait<ROWS_STAGES - 2>();
         __syncthreads();
       }
       if (s < stages) {
@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(32 * (ROWS_WARPS + ROWS_COPY), 1) rows_
           copy_rows<FORMAT, false>(job, out, stage, first, rows, (int64_t)s * BYTES, me, all);
         copy_inputs<VALUES>(job, (float *)(stage + rows * PITCH), first_token, tokens, (int64_t)s * VALUES, me, all);
       }
-      exact_commit();
+      copy_commit();
     }
     return;
   }

@@ -11,6 +11,7 @@
 #ifndef TERN_OPS_CUDA_EXACT_ROWS_CUH
 #define TERN_OPS_CUDA_EXACT_ROWS_CUH
 
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_format.cuh"
 
 /* Values of a row in a stage; of a unit, which one group covers (nvfp4: two). */
@@ -56,7 +57,7 @@ static inline __device__ void copy_rows(const exact_job &job, const exact_output
       start -= wrap;
     int64_t at = (ALIGNED ? start : start & ~(int64_t)15) + from + 16 * j, left = start + job.row_bytes - at;
     int valid = left >= 16 ? 16 : left > 0 ? (int)left : 0;
-    exact_copy_16(to + r * stage_pitch(FORMAT) + 16 * j, out.data + (valid ? at : 0), valid);
+    copy_async_part(to + r * stage_pitch(FORMAT) + 16 * j, out.data + (valid ? at : 0), valid);
   }
 }
 

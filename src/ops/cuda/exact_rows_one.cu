@@ -5,6 +5,7 @@
  * barrier for `full` and one for `empty`; every maker waits for every stage, even if it has no body in it, since a
  * barrier can only be waited for phase by phase. The input lies in shared memory as a whole.
  */
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/exact_chain.cuh"
 #include "ops/cuda/exact_rows.cuh"
 
@@ -29,16 +30,16 @@ static inline __device__ void copy_input(const exact_job &job, float *to, int pa
 {
   for (int i = threadIdx.x * 4; i < padded; i += blockDim.x * 4) {
     if (job.x_by_16 && i < job.k) {
-      exact_copy_16(to + i, job.x + i, 16);
+      copy_async_part(to + i, job.x + i, 16);
       continue;
     }
     for (int j = i; j < i + 4; j++)
       if (j < job.k)
-        exact_copy_4(to + j, job.x + j);
+        copy_async_4(to + j, job.x + j);
       else
         to[j] = -0.0f;
   }
-  exact_commit();
+  copy_commit();
 }
 
 template <int FORMAT>
@@ -55,7 +56,7 @@ static inline __device__ void one_copy(const exact_job &job, const exact_output 
       copy_rows<FORMAT, true>(job, out, stage, first, 32, (int64_t)s * BYTES, me, 32 * ONE_COPY);
     else
       copy_rows<FORMAT, false>(job, out, stage, first, 32, (int64_t)s * BYTES, me, 32 * ONE_COPY);
-    barrier_arrive_copied(barriers->stage_full + slot);
+    barrier_arrive_after_copies(barriers->stage_full + slot);
   }
 }
 
@@ -136,17 +137,17 @@ template <int FORMAT> static __global__ void __launch_bounds__(32 * ONE_WARPS, 1
   uint8_t *ring = (uint8_t *)(slots + ONE_SLOTS * (CHAIN_PRODUCTS / 16));
   one_barriers *barriers = (one_barriers *)(ring + ONE_STAGES * 32 * stage_pitch(FORMAT));
   if (threadIdx.x < ONE_SLOTS) {
-    barrier_make(barriers->full + threadIdx.x, 1);
-    barrier_make(barriers->empty + threadIdx.x, 1);
+    barrier_init(barriers->full + threadIdx.x, 1);
+    barrier_init(barriers->empty + threadIdx.x, 1);
   }
   if (threadIdx.x < ONE_STAGES) {
-    barrier_make(barriers->stage_full + threadIdx.x, 32 * ONE_COPY);
-    barrier_make(barriers->stage_empty + threadIdx.x, CHAIN_MAKERS);
+    barrier_init(barriers->stage_full + threadIdx.x, 32 * ONE_COPY);
+    barrier_init(barriers->stage_empty + threadIdx.x, CHAIN_MAKERS);
   }
   cuda_release_next();
   cuda_await();
   copy_input(job, x, bodies * CHAIN_BODY);
-  exact_wait<0>();
+  copy_wait<0>();
   __syncthreads();
   if (warp >= FIRST_COPY) {
     one_copy<FORMAT>(job, out, first, ring, barriers, threadIdx.x - 32 * FIRST_COPY);

@@ -18,7 +18,7 @@
  * What failed: four keys and two heads a thread (fewer loads from shared memory, and no quicker); a key and two heads,
  * in stages of two blocks (1.5 times the instructions); pointers loaded where they are used, a cache's latency each.
  */
-#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/fast_attention.cuh"
 
 enum {

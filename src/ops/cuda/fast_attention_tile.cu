@@ -19,7 +19,7 @@
  * What each chunk comes to goes through scratch, as for single tokens: 2 * 130 floats of traffic against 2 * 256 * 128
  * multiplications for each query, and there are always enough blocks of threads, however short the piece of a prompt.
  */
-#include "ops/cuda/attention_copy.cuh"
+#include "ops/cuda/copy.cuh"
 #include "ops/cuda/fast_attention.cuh"
 
 enum {

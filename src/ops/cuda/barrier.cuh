@@ -1,11 +1,11 @@
-/* attention_barrier.cuh - barriers in shared memory (mbarrier, from sm_80), by which warps of a block hand each other
+/* barrier.cuh - barriers in shared memory (mbarrier, from sm_80), by which warps of a block hand each other
  * places of a ring.
  *
  * A barrier completes a phase each time that it has been arrived at `count` times; a waiter names the parity of the
  * phase that must be complete. What was written before an arrival is seen after the wait.
  */
-#ifndef TERN_OPS_CUDA_ATTENTION_BARRIER_CUH
-#define TERN_OPS_CUDA_ATTENTION_BARRIER_CUH
+#ifndef TERN_OPS_CUDA_BARRIER_CUH
+#define TERN_OPS_CUDA_BARRIER_CUH
 
 #include <stdint.h>
 
