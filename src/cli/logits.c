@@ -138,7 +138,7 @@ static tern_status check_ids(const timeline *t, bool fed, int vocab, tern_error 
 static tern_status walk(const cli_args *a, session *s, timeline *t, collector *c, tern_error *err)
 {
   static const session_split splits[] = {SPLIT_CANONICAL, SPLIT_MLX, SPLIT_ONE};
-  session_sink sink = {collect, c};
+  session_sink sink = {.row = collect, .user = c};
   session_request request = {
       .ids = t->ids,
       .n = t->n_prompt,

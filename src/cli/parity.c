@@ -196,7 +196,7 @@ static void print_difference(const comparison *c)
 /* Runs the golden's ids; stops at the first difference. *equal tells how it went. */
 static tern_status run(const golden *g, session *s, comparison *c, bool *equal, tern_error *err)
 {
-  session_sink sink = {compare, c};
+  session_sink sink = {.row = compare, .user = c};
   session_request request = {.ids = g->prompt,
                              .n = g->n_prompt,
                              .limit = (int64_t)(g->n_prompt + g->n_generated),

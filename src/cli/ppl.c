@@ -161,7 +161,7 @@ static tern_status make_room(ppl *p, tern_error *err)
 
 static tern_status read_sequence(ppl *p, session *s, void (*row)(void *, int64_t, float *), tern_error *err)
 {
-  session_sink sink = {row, p};
+  session_sink sink = {.row = row, .user = p};
   session_request request = {.ids = p->sequence,
                              .n = p->length - 1,
                              .limit = (int64_t)p->length - 1,

@@ -112,7 +112,7 @@ static tern_status run(round *at, const atomic_bool *cancelled, tern_error *err)
   if (!at->n)
     return TERN_OK;
   model *net = at->turns[0]->drafter->options.model->net;
-  TRY(model_forward(net, &(batch){at->rows, at->n, cancelled}, draw, at, err));
+  TRY(model_forward(net, &(batch){.rows = at->rows, .n_rows = at->n, .cancelled = cancelled}, draw, at, err));
   for (int i = 0; i < at->n; i++)
     at->turns[i]->drafter->consumed += at->rows[i].count;
   return TERN_OK;

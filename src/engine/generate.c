@@ -30,6 +30,13 @@ static void sample(void *user, int64_t position, float *logits)
   reply_sample(d->reply, logits, d->err);
 }
 
+static void take_largest(void *user, int64_t position, int32_t token)
+{
+  (void)position;
+  const draw *d = user;
+  reply_take_largest(d->reply, token);
+}
+
 /* Takes what the last forward drew. The timeline then has all of the answer but its last token. */
 static tern_status take(tern_session *s, reply *r, size_t before, tern_error *err)
 {
@@ -60,7 +67,7 @@ static tern_status run(tern_session *s, reply *r, const int32_t *ids, size_t n, 
 {
   double start = seconds();
   draw d = {.reply = r, .err = err};
-  session_sink sink = {sample, &d};
+  session_sink sink = {.row = sample, .chosen = reply_takes_largest(r) ? take_largest : NULL, .user = &d};
   session_request request = {.ids = ids,
                              .n = n,
                              .limit = (int64_t)(n + r->max_tokens - 1),

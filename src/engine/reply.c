@@ -151,20 +151,34 @@ void reply_expect(reply *r, const int32_t *drafts, int n)
   r->n_guessed += (uint64_t)n;
 }
 
+/* History of the next draw: what was drawn and not taken yet is part of it. */
+static size_t history_length(const reply *r)
+{
+  return r->n_history + (size_t)r->n_drawn;
+}
+
 static tern_status draw(reply *r, float *logits, tern_error *err)
 {
   reply_draw *d = &r->drawn[r->n_drawn];
-  /* What was drawn before it is history already. */
-  size_t n_history = r->n_history + (size_t)r->n_drawn;
   d->before = sampler_key(r->sampler);
-  TRY(sampler_next(r->sampler, logits, r->history, n_history, &d->token, err));
+  TRY(sampler_next(r->sampler, logits, r->history, history_length(r), &d->token, err));
   if (r->top >= 0) {
     d->logprob = logits[d->token];
     d->n_top = r->top ? sampler_top(r->sampler, logits, r->top, d->top_ids, d->top_values) : 0;
   }
-  if (reply_count(r) + (size_t)r->n_drawn < r->max_tokens)
-    r->history[n_history] = d->token;
   return TERN_OK;
+}
+
+/* drawn[n_drawn] has its token. */
+static void keep(reply *r)
+{
+  int32_t token = r->drawn[r->n_drawn].token;
+  if (reply_count(r) + (size_t)r->n_drawn < r->max_tokens)
+    r->history[history_length(r)] = token;
+  bool guessed = r->n_drawn < r->n_drafts && token == r->drafts[r->n_drawn];
+  r->n_drawn++;
+  bool full = reply_count(r) + (size_t)r->n_drawn >= r->max_tokens;
+  r->settled = !guessed || full || is_stop(r, token);
 }
 
 void reply_sample(reply *r, float *logits, tern_error *err)
@@ -172,15 +186,23 @@ void reply_sample(reply *r, float *logits, tern_error *err)
   if (r->settled)
     return;
   r->fault = draw(r, logits, err);
-  if (r->fault != TERN_OK) {
+  if (r->fault == TERN_OK)
+    keep(r);
+  else
     r->settled = true;
+}
+
+bool reply_takes_largest(const reply *r)
+{
+  return r->top < 0 && sampler_takes_largest(r->sampler);
+}
+
+void reply_take_largest(reply *r, int32_t token)
+{
+  if (r->settled)
     return;
-  }
-  int32_t token = r->drawn[r->n_drawn].token;
-  bool guessed = r->n_drawn < r->n_drafts && token == r->drafts[r->n_drawn];
-  r->n_drawn++;
-  bool full = reply_count(r) + (size_t)r->n_drawn >= r->max_tokens;
-  r->settled = !guessed || full || is_stop(r, token);
+  r->drawn[r->n_drawn] = (reply_draw){.token = token, .before = sampler_key(r->sampler)};
+  keep(r);
 }
 
 void reply_forget(reply *r)

@@ -76,6 +76,10 @@ void reply_expect(reply *r, const int32_t *drafts, int n);
 /* Draws from logits [V] (which are changed) behind the next row of the forward, unless earlier rows made that void.
  * What fails is told by reply_accept, in its turn; `err` has the words. */
 void reply_sample(reply *r, float *logits, tern_error *err);
+/* The same where the place of the largest logit is all that was asked for, which reply_takes_largest allows
+ * (sampler_takes_largest). */
+void reply_take_largest(reply *r, int32_t token);
+bool reply_takes_largest(const reply *r);
 /* Takes the next token that was drawn: sends text through options->on_text, sets `finish` where the answer ends. Then
  * as long as reply_waits says so. */
 tern_status reply_accept(reply *r, tern_error *err);

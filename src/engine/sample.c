@@ -353,18 +353,30 @@ static int32_t draw(sampler *s)
   return (int32_t)token;
 }
 
+static bool has_sure_choices(const sampler *s)
+{
+  return s->greedy && s->choice_alone && s->type == SAMPLE_F32 && s->vocab <= 1 << 24;
+}
+
 /* Whether the largest logit is the greedy choice whatever logsumexp is, a chain of V additions. Log-probabilities of
  * the largest are at most ln V < 32 away from zero, so each is rounded by at most 2^-20: logits that differ by more
  * than 2^-18 keep their order. (Where that is less than half a unit of the logits themselves, the limit is the
  * largest.) */
 static bool sure_choice(const sampler *s, const float *l, int32_t *token)
 {
-  float m = s->kernels->max(l, s->vocab);
-  if (!isfinite(m) || s->type != SAMPLE_F32 || s->vocab > 1 << 24)
+  if (!has_sure_choices(s))
     return false;
-  size_t first = s->kernels->find(l, 0, s->vocab, m - 0x1p-18f);
+  float m = s->kernels->max(l, s->vocab);
+  if (!isfinite(m))
+    return false;
+  size_t first = s->kernels->find(l, 0, s->vocab, m - SAMPLER_APART);
   *token = (int32_t)first;
-  return s->kernels->find(l, first + 1, s->vocab, m - 0x1p-18f) == s->vocab;
+  return s->kernels->find(l, first + 1, s->vocab, m - SAMPLER_APART) == s->vocab;
+}
+
+bool sampler_takes_largest(const sampler *s)
+{
+  return has_sure_choices(s) && !s->n_bias && !s->repetition.context && !s->presence.context && !s->frequency.context;
 }
 
 tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size_t n_history, int32_t *token,
@@ -372,7 +384,7 @@ tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size
 {
   float greatest = 0;
   TRY(process(s, logits, history, n_history, err));
-  if (s->greedy && s->choice_alone && sure_choice(s, logits, token))
+  if (sure_choice(s, logits, token))
     return TERN_OK;
   TRY(normalise(s, logits, &greatest, err));
   if (s->greedy) {

@@ -43,6 +43,11 @@ tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size
  * alone. */
 void sampler_choice_alone(sampler *s);
 
+/* Whether sampler_next would give the place of the largest logit, where no other comes within SAMPLER_APART of it: greedy,
+ * with the choice alone and nothing that changes logits before it. */
+#define SAMPLER_APART 0x1p-18f
+bool sampler_takes_largest(const sampler *s);
+
 /* The n (at most V) most likely tokens of log-probabilities [V], most likely first, equals by id. Returns how many
  * there are: tokens with probability zero are left out. ids and values hold n each. */
 int sampler_top(sampler *s, const float *logprobs, int n, int32_t *ids, float *values);

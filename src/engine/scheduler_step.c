@@ -46,7 +46,8 @@ static batch_row step_row(const sched_job *j)
                      .split = (int64_t)j->n - 1,
                      .kind = ROW_STEP,
                      .want = every,
-                     .n_want = j->n_next};
+                     .n_want = j->n_next,
+                     .choose = !j->on_logits && reply_takes_largest(&j->reply)};
 }
 
 static batch_row read_row(const scheduler *s, const sched_job *j, int count)
@@ -204,6 +205,13 @@ static void take_logits(void *user, int row, int index, float *logits)
   reply_sample(&j->reply, logits, &j->err);
 }
 
+static void take_chosen(void *user, int row, int index, int32_t chosen)
+{
+  step *t = user;
+  (void)index;
+  reply_take_largest(&t->jobs[row]->reply, chosen);
+}
+
 static tern_status take_token(sched_job *j)
 {
   size_t before = reply_count(&j->reply);
@@ -262,7 +270,8 @@ tern_status sched_step(scheduler *s, tern_error *err)
   TRY(choose_tokens(s, err));
   make_rows(s, &t);
   mem_forbid(!t.prompt_tokens); /* in test builds: decoding allocates nothing */
-  tern_status status = model_forward(s->model->net, &(batch){t.rows, t.n, &s->closing}, take_logits, &t, err);
+  batch b = {t.rows, t.n, &s->closing, take_chosen, SAMPLER_APART};
+  tern_status status = model_forward(s->model->net, &b, take_logits, &t, err);
   mem_forbid(false);
   if (status == TERN_OK)
     advance(s, &t);

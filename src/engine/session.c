@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/sample.h"
 
 enum { CONTEXT_UNDECLARED = 1 << 20, MLX_PIECE = 2048 /* the reference's prefill_step_size */ };
 
@@ -114,6 +115,13 @@ static void pass_on(void *user, int row, int index, float *logits)
   r->sink->row(r->sink->user, r->position + index, logits);
 }
 
+static void pass_on_chosen(void *user, int row, int index, int32_t chosen)
+{
+  (void)row;
+  const relay *r = user;
+  r->sink->chosen(r->sink->user, r->position + index, chosen);
+}
+
 /* Consumes ids[0..count) of one kind. want: NULL: no logits. */
 static tern_status consume(session *s, const int32_t *ids, int count, ops_row_kind kind, const int32_t *want,
                            int n_want, const session_sink *sink, tern_error *err)
@@ -127,9 +135,11 @@ static tern_status consume(session *s, const int32_t *ids, int count, ops_row_ki
                    .split = s->split,
                    .kind = kind,
                    .want = want,
-                   .n_want = n_want};
+                   .n_want = n_want,
+                   .choose = sink && sink->chosen};
   relay to = {sink, row.position};
-  TRY(model_forward(s->m, &(batch){&row, 1, &s->cancelled}, pass_on, &to, err));
+  batch b = {&row, 1, &s->cancelled, row.choose ? pass_on_chosen : NULL, SAMPLER_APART};
+  TRY(model_forward(s->m, &b, pass_on, &to, err));
   memmove(s->ids + s->length, ids, (size_t)count * sizeof *ids);
   s->length += (size_t)count;
   return TERN_OK;
@@ -299,6 +309,7 @@ tern_status session_rewind(session *s, size_t length, tern_error *err)
 
 typedef struct many_relay {
   void (*row)(void *user, int which, float *logits);
+  void (*chosen)(void *user, int which, int32_t token);
   void *user;
 } many_relay;
 
@@ -309,8 +320,16 @@ static void pass_row(void *user, int row, int index, float *logits)
   r->row(r->user, row, logits);
 }
 
+static void pass_chosen(void *user, int row, int index, int32_t token)
+{
+  (void)index;
+  const many_relay *r = user;
+  r->chosen(r->user, row, token);
+}
+
 tern_status session_step_many(session *const *s, const int32_t *ids, int n,
-                              void (*row)(void *user, int which, float *logits), void *user, tern_error *err)
+                              void (*row)(void *user, int which, float *logits),
+                              void (*chosen)(void *user, int which, int32_t token), void *user, tern_error *err)
 {
   batch_row rows[MODEL_MAX_ROWS];
   if (n < 1 || n > MODEL_MAX_ROWS)
@@ -327,10 +346,12 @@ tern_status session_step_many(session *const *s, const int32_t *ids, int n,
                           .split = s[i]->split,
                           .kind = ROW_STEP,
                           .want = s[i]->every,
-                          .n_want = 1};
+                          .n_want = 1,
+                          .choose = chosen};
   }
-  many_relay to = {row, user};
-  TRY(model_forward(s[0]->m, &(batch){rows, n, &s[0]->cancelled}, pass_row, &to, err));
+  many_relay to = {row, chosen, user};
+  batch b = {rows, n, &s[0]->cancelled, chosen ? pass_chosen : NULL, SAMPLER_APART};
+  TRY(model_forward(s[0]->m, &b, pass_row, &to, err));
   for (int i = 0; i < n; i++)
     s[i]->ids[s[i]->length++] = ids[i];
   return TERN_OK;

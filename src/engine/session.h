@@ -25,6 +25,9 @@ typedef struct session session;
 typedef struct session_sink {
   /* Logits [V] of the token at `position`; may be changed, scratch afterwards. */
   void (*row)(void *user, int64_t position, float *logits);
+  /* Instead, where it can be told that the largest logit, more than SAMPLER_APART ahead of all others, is that of
+   * `token`: for whoever wants no more. NULL: logits in any case. */
+  void (*chosen)(void *user, int64_t position, int32_t token);
   void *user;
 } session_sink;
 
@@ -72,9 +75,10 @@ int session_context(const session *s);
 size_t session_length(const session *s);
 const int32_t *session_ids(const session *s); /* [session_length] */
 
-/* Two timelines advance by one token each in one forward; what a scheduler does, and the test of it. The sink's user
- * gets rows in order of `s`. */
+/* Several timelines advance by one token each in one forward; what a scheduler does, and the test of it. Rows come in
+ * order of `s`. chosen: as in a sink; may be NULL. */
 tern_status session_step_many(session *const *s, const int32_t *ids, int n,
-                              void (*row)(void *user, int which, float *logits), void *user, tern_error *err);
+                              void (*row)(void *user, int which, float *logits),
+                              void (*chosen)(void *user, int which, int32_t token), void *user, tern_error *err);
 
 #endif

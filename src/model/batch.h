@@ -39,12 +39,20 @@ typedef struct batch_row {
   const int32_t *want; /* [n_want] token indices in the row, ascending, of which something is wanted */
   int n_want;
   bool hidden; /* what is wanted: not logits but hidden states, behind the last norm and before the head */
+  bool choose; /* what is wanted: no more than which logit is the largest, where batch.chosen can be told that */
 } batch_row;
+
+/* The largest logit of wanted token `index` of row `row` is that of token `chosen`. */
+typedef void batch_chosen(void *user, int row, int index, int32_t chosen);
 
 typedef struct batch {
   const batch_row *rows;
   int n_rows;
   const atomic_bool *cancelled; /* looked at between ops; NULL: never */
+  /* Takes the place of the sink for rows with `choose`, where the backend can tell and the largest logit is more than
+   * `apart` ahead of all others. NULL: never. */
+  batch_chosen *chosen;
+  float apart;
 } batch;
 
 /* Logits [V], or the hidden state [D], of wanted token `index` of row `row`; scratch once the call returns. Logits come

@@ -58,6 +58,7 @@ static tern_status place_spans(model *m, const batch_row *r, int first, tern_err
 typedef struct relay {
   const model *m;
   batch_sink *sink;
+  batch_chosen *chosen;
   void *user;
 } relay;
 
@@ -65,6 +66,12 @@ static void pass_on(void *user, int index, float *values)
 {
   const relay *r = user;
   r->sink(r->user, r->m->row_of_want[index], r->m->index_of_want[index], values);
+}
+
+static void pass_on_chosen(void *user, int index, int32_t chosen)
+{
+  const relay *r = user;
+  r->chosen(r->user, r->m->row_of_want[index], r->m->index_of_want[index], chosen);
 }
 
 /* Tokens whose hidden states are wanted, behind those whose logits are. How many. */
@@ -109,13 +116,15 @@ tern_status model_forward(model *m, const batch *b, batch_sink *sink, void *user
     for (int n = 0; n < r->n_want && !r->hidden; n++) {
       m->row_of_want[step.wanted] = i;
       m->index_of_want[step.wanted] = r->want[n];
+      m->choose_of_want[step.wanted] = r->choose;
       m->want[step.wanted++] = step.tokens + r->want[n];
     }
     step.tokens += r->count;
   }
-  relay to = {m, sink, user};
+  relay to = {m, sink, b->chosen, user};
+  plan_choice choice = {m->choose_of_want, b->apart, pass_on_chosen};
   int hidden = add_hidden(m, b, step.wanted);
-  if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, &to) ||
+  if (!plan_run(&m->cx, &m->plan, &step, b->cancelled, pass_on, b->chosen ? &choice : NULL, &to) ||
       !plan_run_hidden(&m->cx, &m->plan, &step, m->want + step.wanted, hidden, step.wanted, b->cancelled, pass_on, &to))
     return err_set(err, TERN_E_CANCELLED, "cancelled");
   if (m->cx.backend->check)

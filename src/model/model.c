@@ -141,8 +141,9 @@ static tern_status open_steps(model *m, tern_error *err)
   m->use = mem_array(tokens, sizeof *m->use);
   m->row_of_want = mem_array(tokens, sizeof *m->row_of_want);
   m->index_of_want = mem_array(tokens, sizeof *m->index_of_want);
+  m->choose_of_want = mem_array(tokens, sizeof *m->choose_of_want);
   m->rows = mem_array(MODEL_MAX_ROWS, sizeof *m->rows);
-  if (!m->ids || !m->want || !m->use || !m->row_of_want || !m->index_of_want || !m->rows)
+  if (!m->ids || !m->want || !m->use || !m->row_of_want || !m->index_of_want || !m->choose_of_want || !m->rows)
     return err_nomem(err, "step arrays");
   return TERN_OK;
 }
@@ -283,6 +284,7 @@ void model_close(model *m)
   mem_free(m->use);
   mem_free(m->row_of_want);
   mem_free(m->index_of_want);
+  mem_free(m->choose_of_want);
   mem_free(m->rows);
   mem_free(m->embeds);
   mem_free(m);

@@ -36,6 +36,7 @@ typedef struct model {
   float *embeds; /* allocated on first use of spans */
   ops_row *rows;
   int *row_of_want, *index_of_want;
+  bool *choose_of_want;
 } model;
 
 enum { MODEL_MAX_ROWS = 64 };

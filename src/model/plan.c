@@ -235,9 +235,38 @@ typedef struct outputs {
   int width;
 } outputs;
 
-/* The segment over the wanted rows, in batches; the sink counts from `first`. */
+/* Where the rows' values are for the host to see. */
+static float *seen(ops_context *cx, const outputs *o, int row, int n)
+{
+  size_t at = (size_t)row * (size_t)o->width;
+  if (!o->host)
+    return o->values + at;
+  cx->backend->read(cx, o->host + at, o->values + at, (size_t)n * (size_t)o->width * sizeof *o->host);
+  return o->host + at;
+}
+
+/* n rows, the first of which is `index`. (One row alone is read as quickly as its largest is told.) */
+static void hand_over(ops_context *cx, const outputs *o, int index, int n, plan_sink *sink, const plan_choice *choice,
+                      void *user)
+{
+  int32_t chosen[HEAD_ROWS];
+  int enough = 0;
+  for (int i = 0; i < n && choice && cx->backend->choose; i++)
+    enough += choice->enough[index + i];
+  bool asked = enough > 1;
+  if (asked)
+    cx->backend->choose(cx, o->values, n, o->width, choice->apart, chosen);
+  float *values = asked ? NULL : seen(cx, o, 0, n);
+  for (int i = 0; i < n; i++)
+    if (asked && choice->enough[index + i] && chosen[i] >= 0)
+      choice->sink(user, index + i, chosen[i]);
+    else
+      sink(user, index + i, asked ? seen(cx, o, i, 1) : values + (size_t)i * (size_t)o->width);
+}
+
+/* The segment over the wanted rows, in batches; the sinks count from `first`. */
 static bool run_wanted(ops_context *cx, const plan *p, const outputs *o, const ops_step *step, int first,
-                       const atomic_bool *cancelled, plan_sink *sink, void *user)
+                       const atomic_bool *cancelled, plan_sink *sink, const plan_choice *choice, void *user)
 {
   for (int done = 0; done < step->wanted;) {
     int n = step->wanted - done < p->head_rows ? step->wanted - done : p->head_rows;
@@ -246,23 +275,18 @@ static bool run_wanted(ops_context *cx, const plan *p, const outputs *o, const o
     part.want = step->want + done;
     if (!run_segment(cx, p, o->segment, &part, cancelled))
       return false;
-    float *values = o->values;
-    if (o->host) {
-      values = o->host;
-      cx->backend->read(cx, values, o->values, (size_t)n * (size_t)o->width * sizeof *values);
-    }
-    for (int i = 0; i < n; i++)
-      sink(user, first + done + i, values + (size_t)i * (size_t)o->width);
+    hand_over(cx, o, first + done, n, sink, choice, user);
     done += n;
   }
   return true;
 }
 
 bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
-              void *user)
+              const plan_choice *choice, void *user)
 {
   outputs logits = {p->head, p->logits, p->host_logits, p->vocab};
-  return run_segment(cx, p, p->body, step, cancelled) && run_wanted(cx, p, &logits, step, 0, cancelled, sink, user);
+  return run_segment(cx, p, p->body, step, cancelled) &&
+         run_wanted(cx, p, &logits, step, 0, cancelled, sink, choice, user);
 }
 
 bool plan_run_hidden(ops_context *cx, const plan *p, const ops_step *step, const int32_t *want, int n, int first,
@@ -272,5 +296,5 @@ bool plan_run_hidden(ops_context *cx, const plan *p, const ops_step *step, const
   ops_step of = *step;
   of.want = want;
   of.wanted = n;
-  return run_wanted(cx, p, &states, &of, first, cancelled, sink, user);
+  return run_wanted(cx, p, &states, &of, first, cancelled, sink, NULL, user);
 }

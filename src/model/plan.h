@@ -70,10 +70,18 @@ size_t plan_logits_bytes(const model_config *config);
  * scratch once the call returns. */
 typedef void plan_sink(void *user, int index, float *logits);
 
-/* Runs one step: step->tokens <= max_tokens, blocks in place, any number of wanted rows. */
-/* False: `cancelled` (may be NULL) became true between two records, and the step was left. */
+/* For rows of which the place of the largest logit is enough. Where the backend can tell it (ops_backend.choose), such a
+ * row comes here and not to the plan_sink, unless the largest is too near the next. */
+typedef struct plan_choice {
+  const bool *enough; /* [wanted] */
+  float apart;        /* how far ahead of all others the largest must be */
+  void (*sink)(void *user, int index, int32_t chosen);
+} plan_choice;
+
+/* Runs one step: step->tokens <= max_tokens, blocks in place, any number of wanted rows. choice: may be NULL.
+ * False: `cancelled` (may be NULL) became true between two records, and the step was left. */
 bool plan_run(ops_context *cx, const plan *p, const ops_step *step, const atomic_bool *cancelled, plan_sink *sink,
-              void *user);
+              const plan_choice *choice, void *user);
 /* Right behind plan_run of a step: hidden states [D] of tokens want[0..n) of it, ascending, to the sink as rows `first`
  * and on. */
 bool plan_run_hidden(ops_context *cx, const plan *p, const ops_step *step, const int32_t *want, int n, int first,

@@ -28,7 +28,7 @@ static tern_status read_some(model *m, int64_t limit, tern_error *err)
 {
   session *s = NULL;
   int32_t ids[] = {1, 2, 3, 4, 5};
-  session_sink sink = {ignore, NULL};
+  session_sink sink = {.row = ignore, .user = NULL};
   session_request request = {.ids = ids, .n = 5, .limit = limit};
   TRY(session_open(m, 2000000000, &s, err));
   tern_status status = session_sync(s, &request, &sink, NULL, err);

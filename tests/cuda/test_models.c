@@ -71,7 +71,7 @@ static int32_t id_at(int i, int vocab)
 static tern_status step_together(model *m, const shape *at, const int32_t *ids, rows *out, tern_error *err)
 {
   session *s[TIMELINES] = {0};
-  session_sink sink = {keep_position, out};
+  session_sink sink = {.row = keep_position, .user = out};
   tern_status status = TERN_OK;
   for (int i = 0; i < TIMELINES && status == TERN_OK; i++) {
     session_request request = {
@@ -82,7 +82,7 @@ static tern_status step_together(model *m, const shape *at, const int32_t *ids, 
   }
   for (int n = 0; n < STEPS && status == TERN_OK; n++) {
     int32_t next[TIMELINES] = {id_at(n + 1, out->vocab), id_at(n + 7, out->vocab), id_at(n + 13, out->vocab)};
-    status = session_step_many(s, next, TIMELINES, keep_timeline, out, err);
+    status = session_step_many(s, next, TIMELINES, keep_timeline, NULL, out, err);
   }
   for (int i = 0; i < TIMELINES; i++)
     session_close(s[i]);
@@ -93,7 +93,7 @@ static tern_status step_together(model *m, const shape *at, const int32_t *ids, 
 static tern_status step_with_guesses(session *s, const shape *at, const int32_t *ids, rows *out, tern_error *err)
 {
   static const int taken[][2] = {{3, 2}, {1, 0}, {5, 8}, {1, 20}, {33, 0}, {9, 0}}; /* right, wrong */
-  session_sink sink = {keep_position, out};
+  session_sink sink = {.row = keep_position, .user = out};
   session_request request = {.ids = ids, .n = (size_t)at->prompt, .limit = at->prompt + GUESSED, .piece = at->piece};
   TRY(session_sync(s, &request, &sink, NULL, err));
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
@@ -148,7 +148,7 @@ static tern_status read_hidden(model *m, const int32_t *ids, rows *out, tern_err
                      .want = numbers,
                      .n_want = (int)n,
                      .hidden = true};
-    status = model_forward(m, &(batch){&row, 1, NULL}, keep_hidden, &to, err);
+    status = model_forward(m, &(batch){.rows = &row, .n_rows = 1, .cancelled = NULL}, keep_hidden, &to, err);
     at += n;
   }
   kv_seq_close(s);
@@ -165,7 +165,7 @@ static tern_status run_model(const char *dir, const tern_model_options *o, const
   out->values = malloc((size_t)MOST_ROWS * (size_t)out->vocab * sizeof *out->values);
   for (int i = 0; i < MOST_PROMPT; i++)
     ids[i] = id_at(i, out->vocab);
-  session_sink sink = {keep_position, out};
+  session_sink sink = {.row = keep_position, .user = out};
   session_request request = {
       .ids = ids, .n = (size_t)at->prompt, .limit = at->prompt + STEPS, .piece = at->piece, .all = true};
   tern_status status = session_open(m, 2 * MOST_PROMPT, &s, err);

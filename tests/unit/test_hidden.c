@@ -80,7 +80,8 @@ static void read_in_pieces(model *m, const int32_t *ids, int piece, bool beside,
     };
     out->base = at;
     out->n_states = 0;
-    if (model_forward(m, &(batch){rows, beside && !at ? 2 : 1, NULL}, keep, out, &err) != TERN_OK)
+    if (model_forward(m, &(batch){.rows = rows, .n_rows = beside && !at ? 2 : 1, .cancelled = NULL}, keep, out, &err) !=
+        TERN_OK)
       fail_msg("%s", err.text);
     assert_int_equal(out->n_states, n);
   }
@@ -113,7 +114,8 @@ static void states_are_the_same_however_they_come_about(void **state)
       kv_seq *s = open_sequence(m);
       batch_row row = {.sequence = s, .ids = ids, .count = 1, .kind = ROW_STEP, .want = numbers, .n_want = 1};
       *alone = (record){.width = got->width, .vocab = got->vocab, .hidden_row = -1};
-      assert_int_equal(model_forward(m, &(batch){&row, 1, NULL}, keep, alone, &err), TERN_OK);
+      assert_int_equal(model_forward(m, &(batch){.rows = &row, .n_rows = 1, .cancelled = NULL}, keep, alone, &err),
+                       TERN_OK);
       assert_memory_equal(alone->logits, got->logits, (size_t)got->vocab * sizeof(float));
       kv_seq_close(s);
       model_close(m);

@@ -136,7 +136,7 @@ static void run(model *m, float rows[PROMPT + 1][VOCAB_MOST])
                    .split = PROMPT - 1,
                    .slots = kv_seq_views(seq)};
     ops_step s = {.tokens = count, .ids = ids + first, .rows = 1, .row = &row, .wanted = count, .want = want};
-    assert_true(plan_run(&m->cx, &m->plan, &s, NULL, keep, rows + first));
+    assert_true(plan_run(&m->cx, &m->plan, &s, NULL, keep, NULL, rows + first));
   }
   kv_seq_close(seq);
   kv_store_close(store);

@@ -221,7 +221,7 @@ static void run_alone(seen *s)
   tern_result_clear(&result);
 
   session *fresh;
-  session_sink sink = {keep_row, s};
+  session_sink sink = {.row = keep_row, .user = s};
   session_request request = {.ids = s->prompt, .n = s->job.n, .limit = s->job.limit};
   request.limit = (int64_t)s->job.n + MOST_TOKENS;
   if (session_open(s->house->model->net, 0, &fresh, &err) != TERN_OK ||

@@ -63,7 +63,7 @@ static size_t run(session *s, const int32_t *ids, int n, int piece, record *r)
   tern_error err = {0};
   size_t cached = 0;
   r->n = 0;
-  session_sink sink = {keep, r};
+  session_sink sink = {.row = keep, .user = r};
   session_request request = {.ids = ids, .n = (size_t)n, .limit = n + STEPS, .piece = piece};
   expect_ok(session_sync(s, &request, &sink, &cached, &err), &err);
   for (int i = 0; i < STEPS; i++)
@@ -191,11 +191,11 @@ static void rows_together_are_rows_alone(void **state)
     for (int i = 0; i < 2; i++) {
       together[i]->n = 0;
       session_request request = {.ids = ids[i], .n = (size_t)lengths[i], .limit = lengths[i] + STEPS};
-      expect_ok(session_sync(s[i], &request, &(session_sink){keep, together[i]}, NULL, &err), &err);
+      expect_ok(session_sync(s[i], &request, &(session_sink){.row = keep, .user = together[i]}, NULL, &err), &err);
     }
     for (int step = 0; step < STEPS; step++) {
       int32_t next[2] = {ids[0][lengths[0] + step], ids[1][lengths[1] + step]};
-      expect_ok(session_step_many(s, next, 2, keep_row, &(pair){{together[0], together[1]}}, &err), &err);
+      expect_ok(session_step_many(s, next, 2, keep_row, NULL, &(pair){{together[0], together[1]}}, &err), &err);
     }
     for (int i = 0; i < 2; i++) {
       expect_same(alone[i], together[i], "beside a neighbour", checkpoints[c]);
@@ -240,7 +240,7 @@ static void reads_and_steps_share_a_batch(void **state)
     expect_ok(model_reserve(m, seq[i], 0, LONGEST, &err), &err);
   }
   batch_row first = {.sequence = seq[0], .ids = ids[0], .count = 39, .split = 39, .kind = ROW_READ};
-  expect_ok(model_forward(m, &(batch){&first, 1, NULL}, NULL, NULL, &err), &err);
+  expect_ok(model_forward(m, &(batch){.rows = &first, .n_rows = 1, .cancelled = NULL}, NULL, NULL, &err), &err);
   for (int i = 0; i <= STEPS; i++) {
     batch_row rows[2] = {
         {.sequence = seq[1], .ids = ids[1] + 5 * i, .count = 5, .position = 5 * i, .split = 100, .kind = ROW_READ},
@@ -253,7 +253,7 @@ static void reads_and_steps_share_a_batch(void **state)
          .want = all,
          .n_want = 1},
     };
-    expect_ok(model_forward(m, &(batch){rows, 2, NULL}, keep_batch, got, &err), &err);
+    expect_ok(model_forward(m, &(batch){.rows = rows, .n_rows = 2, .cancelled = NULL}, keep_batch, got, &err), &err);
   }
   expect_same(want, got, "while another row reads", "gemma3-bf16");
   for (int i = 0; i < 2; i++)
@@ -370,11 +370,11 @@ static void rows_of_both_kinds_share_a_batch(void **state)
     session_close(s[i]);
     expect_ok(session_open(m, 0, &s[i], &err), &err);
     session_request request = {.ids = ids[i], .n = (size_t)lengths[i], .limit = lengths[i] + STEPS};
-    expect_ok(session_sync(s[i], &request, &(session_sink){keep, together[i]}, NULL, &err), &err);
+    expect_ok(session_sync(s[i], &request, &(session_sink){.row = keep, .user = together[i]}, NULL, &err), &err);
   }
   for (int step = 0; step < STEPS; step++) {
     int32_t next[2] = {ids[0][lengths[0] + step], ids[1][lengths[1] + step]};
-    expect_ok(session_step_many(s, next, 2, keep_row, &(pair){{together[0], together[1]}}, &err), &err);
+    expect_ok(session_step_many(s, next, 2, keep_row, NULL, &(pair){{together[0], together[1]}}, &err), &err);
   }
   for (int i = 0; i < 2; i++) {
     expect_same(alone[i], together[i], "beside a neighbour", "qwen3-f16, quantised");
@@ -455,7 +455,8 @@ static void cancelled_timelines_go_on(void **state)
     run(s, ids, 60, 0, want);
     session_cancel(s);
     session_request request = {.ids = ids, .n = 90, .limit = 90};
-    assert_int_equal(session_sync(s, &request, &(session_sink){keep, got}, NULL, &err), TERN_E_CANCELLED);
+    assert_int_equal(session_sync(s, &request, &(session_sink){.row = keep, .user = got}, NULL, &err),
+                     TERN_E_CANCELLED);
     session_uncancel(s);
     run(s, ids, 60, 0, got);
     expect_same(want, got, "after a cancelled run", checkpoints[c]);

@@ -72,7 +72,7 @@ static void keep(void *user, int64_t position, float *logits)
 static void begin(session *s, const int32_t *ids, int n, record *r)
 {
   tern_error err = {0};
-  session_sink sink = {keep, r};
+  session_sink sink = {.row = keep, .user = r};
   session_request request = {.ids = ids, .n = (size_t)n, .limit = n + STEPS};
   r->n = 0;
   expect_ok(session_sync(s, &request, &sink, NULL, &err), &err);
@@ -83,7 +83,7 @@ static void step_with_guesses(session *s, const int32_t *ids, int n, int right, 
 {
   int32_t row[64];
   tern_error err = {0};
-  session_sink sink = {keep, r};
+  session_sink sink = {.row = keep, .user = r};
   for (int done = 0; done < STEPS;) {
     int most = session_steps_most(s), good = right < STEPS - done ? right : STEPS - done, bad = wrong;
     good = good < most ? good : most;
@@ -114,7 +114,7 @@ static void expect_guesses_change_no_bit(const char *name, tern_model_options op
   expect_ok(session_open(m->net, 0, &s, &err), &err);
   begin(s, ids, n, want);
   for (int i = 0; i < STEPS; i++)
-    expect_ok(session_step(s, ids[n + i], &(session_sink){keep, want}, &err), &err);
+    expect_ok(session_step(s, ids[n + i], &(session_sink){.row = keep, .user = want}, &err), &err);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     begin(s, ids, n, got);
     step_with_guesses(s, ids, n, shapes[i][0], shapes[i][1], got);
@@ -188,7 +188,7 @@ static void rewinds_that_cannot_be_are_refused(void **state)
   expect_ok(session_open(m->net, 0, &s, &err), &err);
   begin(s, ids, 150, r);
   for (int i = 0; i < STEPS; i++)
-    expect_ok(session_step(s, ids[150 + i], &(session_sink){keep, r}, &err), &err);
+    expect_ok(session_step(s, ids[150 + i], &(session_sink){.row = keep, .user = r}, &err), &err);
   assert_int_equal(session_rewind(s, 60, &err), TERN_E_INTERNAL);
   expect_ok(session_rewind(s, 150 + STEPS - KV_SLACK / 2, &err), &err);
   assert_int_equal(session_steps(s, ids, 0, NULL, &err), TERN_E_INTERNAL);

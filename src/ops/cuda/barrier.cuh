@@ -37,22 +37,28 @@ static inline __device__ void barrier_arrive_after_copies(uint64_t *b)
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier_at(b)) : "memory");
 }
 
+/* Whether the phase of this parity is over. Who waits must have waited for the one before, or it takes that for it. */
+static inline __device__ bool barrier_passed(uint64_t *b, int parity)
+{
+  unsigned passed;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(passed)
+               : "r"(barrier_at(b)), "r"(parity)
+               : "memory");
+#else
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(passed)
+               : "r"(barrier_at(b)), "r"(parity)
+               : "memory");
+#endif
+  return passed;
+}
+
 static inline __device__ void barrier_wait(uint64_t *b, int parity)
 {
-  unsigned done = 0;
-  while (!done)
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done)
-                 : "r"(barrier_at(b)), "r"(parity)
-                 : "memory");
-#else
-    asm volatile("{ .reg .b64 unused; .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; "
-                 "selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done)
-                 : "r"(barrier_at(b)), "r"(parity)
-                 : "memory");
-#endif
+  while (!barrier_passed(b, parity))
+    ;
 }
 
 #endif

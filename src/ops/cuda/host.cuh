@@ -42,6 +42,7 @@ struct cuda_state {
   cuda_mirror table; /* blocks: [slots][rows][row_blocks] */
   int slots, rows, row_blocks;
   int32_t *counting;     /* [COUNTING] on the device: 0, 1, 2, ... */
+  void *choosing;        /* cuda_choose's, zeros at first */
   cudaEvent_t copied;    /* after the copies of the last step: the host may write into the mirrors again */
   cudaEvent_t staged[2]; /* the same of each half of `staging` */
   char *staging;         /* page-locked, two halves, for weights; only while a model is opened */
@@ -131,6 +132,10 @@ bool cuda_takes(const op_record *record);
 int cuda_rates_of(const cuda_rates *r, const op_rope *a);
 /* Launches all of them, several as one kernel where there is one with the same bits. */
 void cuda_run_records(cuda_run *run, const op_record *records, int n);
+
+/* choose.cu */
+size_t cuda_choose_bytes(void); /* of cuda_state.choosing */
+void cuda_choose(ops_context *cx, const float *values, int rows, int width, float apart, int32_t *chosen);
 
 /* submit.cu */
 void cuda_submit(ops_context *cx, const op_record *records, int n, const ops_step *step);

@@ -205,6 +205,7 @@ static void close_device(ops_context *cx)
   cuda_mirror_free(&s->facts);
   cuda_mirror_free(&s->table);
   cudaFree(s->counting);
+  cudaFree(s->choosing);
   cudaFree(s->given);
   cudaFree(s->cx.scratch);
   if (s->copied)
@@ -221,7 +222,7 @@ static void close_device(ops_context *cx)
     .name = label, .own_memory = true, .run = {}, .alloc = cuda_memory_alloc, .release = cuda_memory_release,          \
     .write = cuda_memory_write, .read = cuda_memory_read, .kv_block_bytes = block_bytes, .kv_quantise = quantise,      \
     .submit = cuda_submit, .prepare = cuda_upload, .discard = cuda_discard, .layout = NULL,                            \
-    .scratch_bytes = scratch_bytes, .reserve = reserve, .takes = cuda_takes, .check = check, .settle = settle,           \
+    .scratch_bytes = scratch_bytes, .reserve = reserve, .choose = cuda_choose, .takes = cuda_takes, .check = check, .settle = settle,           \
     .available = cuda_memory_available, .host_alloc = cuda_host_alloc, .host_release = cuda_host_release, .close = close_device                            \
   }
 
@@ -251,6 +252,8 @@ static cudaError_t begin(cuda_state *s, int device)
   result = cudaStreamCreateWithFlags(&s->cx.stream, cudaStreamNonBlocking);
   result = result == cudaSuccess ? cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming) : result;
   result = result == cudaSuccess ? cudaMalloc(&s->counting, bytes) : result;
+  result = result == cudaSuccess ? cudaMalloc(&s->choosing, cuda_choose_bytes()) : result;
+  result = result == cudaSuccess ? cudaMemset(s->choosing, 0, cuda_choose_bytes()) : result;
   return result == cudaSuccess ? cudaMemcpy(s->counting, counting, sizeof counting, cudaMemcpyHostToDevice) : result;
 }
 

@@ -54,6 +54,29 @@ static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
   return ref_floats((size_t)room->keys);
 }
 
+int32_t ref_largest(const float *x, int n, float apart)
+{
+  int32_t at = 0;
+  for (int i = 0; i < n; i++) {
+    if (x[i] != x[i])
+      return -1;
+    at = x[i] > x[at] ? i : at;
+  }
+  if (!isfinite(x[at]))
+    return -1;
+  for (int i = 0; i < n; i++)
+    if (i != at && x[i] >= x[at] - apart)
+      return -1;
+  return at;
+}
+
+static void choose(ops_context *cx, const float *values, int rows, int width, float apart, int32_t *chosen)
+{
+  (void)cx;
+  for (int i = 0; i < rows; i++)
+    chosen[i] = ref_largest(values + (size_t)i * (size_t)width, width, apart);
+}
+
 const ops_backend *ops_ref(void)
 {
   static const ops_backend backend = {
@@ -72,6 +95,7 @@ const ops_backend *ops_ref(void)
       .kv_quantise = ref_kv_quantise,
       .scratch_bytes = scratch_bytes,
       .reserve = ref_reserve,
+      .choose = choose,
   };
   return &backend;
 }

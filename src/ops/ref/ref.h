@@ -24,6 +24,9 @@ tern_status ref_reserve(ops_context *cx, const ops_room *room, tern_error *err);
 /* Bytes of so many floats; SIZE_MAX: too many. */
 size_t ref_floats(size_t floats);
 
+/* One row of ops_backend.choose. */
+int32_t ref_largest(const float *x, int n, float apart);
+
 /* Whether a head of a block-sparse op looks at a key block. */
 static inline ON_DEVICE bool ref_sees_block(const struct op_attention *a, int head, int64_t query_block, int64_t block)
 {
