@@ -36,6 +36,13 @@ typedef struct calls_scan {
   char open[CALLS_STRINGS]; /* 0: nothing */
 } calls_scan;
 
+/* How arguments are told of while a call is being written (calls_told.h). */
+typedef enum calls_pieces {
+  PIECES_LETTERS, /* as their letters come: they are JSON */
+  PIECES_MEMBERS, /* each once it is whole */
+} calls_pieces;
+
+struct calls_told;
 typedef struct calls_format calls_format;
 struct calls_format {
   const char *name;
@@ -53,6 +60,8 @@ struct calls_format {
   /* Whether a text that was refused ends inside of a string, in which an end marker ends nothing. `scan` is of a
    * beginning of the same text, and becomes that of all of it: no byte is looked at twice. */
   bool (*inside)(const calls_format *f, const char *text, size_t n, calls_scan *scan);
+  calls_pieces pieces;
+  void (*tell)(const calls_format *f, const char *text, size_t n, const json_t *tools, struct calls_told *told);
 };
 
 /* NULL: there is none of that name. */

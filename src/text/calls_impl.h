@@ -4,6 +4,7 @@
 #define TERN_TEXT_CALLS_IMPL_H
 
 #include "text/calls.h"
+#include "text/calls_told.h"
 
 /* ---- texts ---- */
 
@@ -75,6 +76,27 @@ bool calls_known(const json_t *tools, span name);
 /* The schema of an argument; NULL: it has none. */
 const json_t *calls_schema(const json_t *tools, span function, span argument);
 
+/* ---- what is told before a block is whole (calls_told.c) ---- */
+
+/* A call begins; the one before it is whole. False: it is none that may be told, and the machine has stopped. */
+bool told_begin(calls_told *t, const json_t *tools, span name, span id);
+/* Of the call under way. */
+buf *told_arguments(calls_told *t);
+/* It ends at this byte of the block. */
+void told_close(calls_told *t, size_t end);
+
+typedef enum head_state { HEAD_WAIT, HEAD_KNOWN, HEAD_NONE } head_state;
+typedef struct calls_head {
+  span name, id;
+  size_t size; /* bytes up to the arguments */
+  bool fenced; /* which then stand in a fence of three backquotes */
+} calls_head;
+
+/* Whether a text begins with what stands before a call's arguments, or may yet. */
+typedef head_state calls_heading(span text, calls_head *out);
+/* calls_json.c */
+calls_heading head_mistral, head_kimi, head_deepseek, head_harmony;
+
 /* ---- readers and their `inside`s, by file ---- */
 
 typedef bool calls_reader(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out);
@@ -89,5 +111,13 @@ calls_insider inside_tags;
 /* calls_words.c */
 calls_reader read_pythonic, read_gemma, read_function_gemma;
 calls_insider inside_python, inside_gemma, inside_function_gemma;
+
+typedef void calls_teller(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t);
+
+/* calls_told_json.c */
+calls_teller tell_json, tell_bare_json, tell_mistral, tell_kimi, tell_deepseek, tell_harmony;
+/* calls_told_args.c */
+calls_teller tell_qwen_coder, tell_minicpm, tell_minimax, tell_dsml, tell_glm, tell_longcat, tell_pythonic, tell_gemma,
+    tell_function_gemma;
 
 #endif

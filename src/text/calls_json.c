@@ -123,17 +123,37 @@ static bool is_name(span a)
   return a.n > 0;
 }
 
+static size_t up_to(span text, span rest)
+{
+  return (size_t)(rest.s - text.s);
+}
+
+/* The lists of older models have ids behind their arguments, which could not be told with the name. */
+head_state head_mistral(span text, calls_head *out)
+{
+  span whole = span_trim(text), rest;
+  if (!whole.n)
+    return HEAD_WAIT;
+  if (span_starts(whole, "[") || span_starts(whole, "{"))
+    return HEAD_NONE;
+  if (!span_cut(whole, "[ARGS]", &out->name, &rest))
+    return HEAD_WAIT;
+  span_cut(out->name, "[CALL_ID]", &out->name, &out->id);
+  out->name = span_trim(out->name);
+  out->id = span_trim(out->id);
+  out->size = up_to(text, rest);
+  return is_name(out->name) ? HEAD_KNOWN : HEAD_NONE;
+}
+
 /* [{"name", "arguments", "id"}, …], or name[ARGS]{…}, or name[CALL_ID]id[ARGS]{…}. */
 bool read_mistral(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
-  span whole = span_trim((span){text, n}), name, id = {0}, arguments;
+  span whole = span_trim((span){text, n});
+  calls_head head = {0};
   if (span_starts(whole, "[") || span_starts(whole, "{"))
     return read_json(f, whole.s, whole.n, tools, out);
-  if (!span_cut(whole, "[ARGS]", &name, &arguments))
-    return false;
-  span_cut(name, "[CALL_ID]", &name, &id);
-  name = span_trim(name);
-  return is_name(name) && calls_add(out, name, span_trim(id), value_object(arguments));
+  return head_mistral(whole, &head) == HEAD_KNOWN &&
+         calls_add(out, head.name, head.id, value_object(span_skip(whole, head.size)));
 }
 
 /* functions.NAME:7, the id of a call and its name in one. */
@@ -149,6 +169,32 @@ static bool split_kimi(span id, span *name)
   if (span_starts(*name, prefix) && name->n > sizeof prefix - 1)
     *name = span_skip(*name, sizeof prefix - 1);
   return true;
+}
+
+/* A marker that a call begins with, white space before it aside. */
+static head_state pass_start(span *text, const char *start)
+{
+  *text = span_trim(*text);
+  size_t size = strlen(start), have = text->n < size ? text->n : size;
+  if (memcmp(text->n ? text->s : "", start, have) != 0)
+    return HEAD_NONE;
+  if (have < size)
+    return HEAD_WAIT;
+  *text = span_skip(*text, size);
+  return HEAD_KNOWN;
+}
+
+head_state head_kimi(span text, calls_head *out)
+{
+  span at = text, rest;
+  head_state start = pass_start(&at, "<|tool_call_begin|>");
+  if (start != HEAD_KNOWN)
+    return start;
+  if (!span_cut(at, "<|tool_call_argument_begin|>", &out->id, &rest))
+    return HEAD_WAIT;
+  out->id = span_trim(out->id);
+  out->size = up_to(text, rest);
+  return split_kimi(out->id, &out->name) ? HEAD_KNOWN : HEAD_NONE;
 }
 
 static bool add_kimi(span text, call_list *out)
@@ -205,26 +251,53 @@ static bool add_deepseek(span text, call_list *out)
   return is_name(name) && calls_add(out, name, (span){0}, value_object(arguments));
 }
 
+head_state head_deepseek(span text, calls_head *out)
+{
+  span at = text, rest;
+  head_state start = pass_start(&at, "<｜tool▁call▁begin｜>");
+  if (start != HEAD_KNOWN)
+    return start;
+  if (!span_cut(at, "<｜tool▁sep｜>", &out->name, &rest))
+    return HEAD_WAIT;
+  out->fenced = span_is(span_trim(out->name), "function");
+  if (out->fenced && !span_cut(rest, "```json", &out->name, &rest))
+    return HEAD_WAIT;
+  out->name = span_trim(out->name);
+  out->size = up_to(text, rest);
+  return is_name(out->name) ? HEAD_KNOWN : HEAD_NONE;
+}
+
 bool read_deepseek(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
   (void)f, (void)tools;
   return add_each((span){text, n}, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", add_deepseek, out);
 }
 
+head_state head_harmony(span text, calls_head *out)
+{
+  static const char prefix[] = "functions.";
+  span header, to, rest;
+  size_t length = 0;
+  if (!span_cut(text, "<|message|>", &header, &rest))
+    return HEAD_WAIT;
+  if (!span_cut(header, "to=", &to, &header) || !span_starts(header, prefix))
+    return HEAD_NONE;
+  out->name = span_skip(header, sizeof prefix - 1);
+  while (length < out->name.n && !strchr(" <", out->name.s[length]))
+    length++;
+  out->name.n = length;
+  out->size = up_to(text, rest);
+  return is_name(out->name) ? HEAD_KNOWN : HEAD_NONE;
+}
+
 /* A message to=functions.NAME: its header, a marker, and an object. */
 bool read_harmony(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)
 {
-  static const char prefix[] = "functions.";
-  span header, to, arguments;
-  size_t length = 0;
+  span whole = {text, n};
+  calls_head head = {0};
   (void)f, (void)tools;
-  if (!span_cut((span){text, n}, "<|message|>", &header, &arguments) || !span_cut(header, "to=", &to, &header) ||
-      !span_starts(header, prefix))
+  if (head_harmony(whole, &head) != HEAD_KNOWN)
     return false;
-  span name = span_skip(header, sizeof prefix - 1);
-  while (length < name.n && !strchr(" <", name.s[length]))
-    length++;
-  name.n = length;
-  return is_name(name) &&
-         calls_add(out, name, (span){0}, span_trim(arguments).n ? value_object(arguments) : json_object());
+  span arguments = span_skip(whole, head.size);
+  return calls_add(out, head.name, (span){0}, span_trim(arguments).n ? value_object(arguments) : json_object());
 }

@@ -106,7 +106,7 @@ void parts_free(answer_parts *p)
   *p = (answer_parts){0};
 }
 
-static answer_part *new_part(answer_parts *p, part_kind kind)
+answer_part *parts_new(answer_parts *p, part_kind kind)
 {
   if (!mem_grow(&p->at, &p->capacity, p->n + 1, sizeof *p->at)) {
     p->failed = true;
@@ -121,7 +121,7 @@ void parts_add(answer_parts *p, part_kind kind, const char *text, size_t n)
 {
   if (!n)
     return;
-  answer_part *last = p->n && p->at[p->n - 1].kind == kind ? &p->at[p->n - 1] : new_part(p, kind);
+  answer_part *last = p->n && p->at[p->n - 1].kind == kind ? &p->at[p->n - 1] : parts_new(p, kind);
   if (!last)
     return;
   buf_add(&last->text, text, n);
@@ -147,6 +147,7 @@ void parts_close(parts_reader *r)
   if (!r)
     return;
   buf_free(&r->held);
+  calls_told_clear(&r->told);
   mem_free(r);
 }
 
@@ -294,45 +295,6 @@ static bool step_reasoning(parts_reader *r, answer_parts *out)
 
 /* ---- calls ---- */
 
-/* Takes over the list's calls. */
-static void give_calls(call_list *list, answer_parts *out)
-{
-  for (size_t i = 0; i < list->n; i++) {
-    answer_part *one = new_part(out, PART_CALL);
-    if (!one)
-      continue;
-    one->call = list->at[i];
-    list->at[i] = (tool_call){0};
-  }
-  calls_clear(list);
-}
-
-bool parts_take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answer_parts *out)
-{
-  call_list list = {0};
-  bool well = calls_read(r->options.calls, parts_at(r) + skip, n, r->options.tools, &list);
-  out->failed |= list.failed;
-  if (!well || (r->state == IN_BARE_CALL && !calls_all_known(&list, r->options.tools))) {
-    calls_clear(&list);
-    return false;
-  }
-  give_calls(&list, out);
-  r->gap = 0;
-  r->from += size;
-  r->state = IN_CONTENT;
-  r->behind = r->called = r->begun = true;
-  return true;
-}
-
-void parts_refuse_calls(parts_reader *r, size_t size, answer_parts *out)
-{
-  parts_add(out, PART_CONTENT, parts_at(r) - r->gap, size + r->gap);
-  r->from += size;
-  r->gap = 0;
-  r->state = IN_CONTENT;
-  r->behind = r->called = false;
-}
-
 static bool step_call(parts_reader *r, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
@@ -342,8 +304,10 @@ static bool step_call(parts_reader *r, answer_parts *out)
   if (!parts_find(r, &end, 1, r->scanned, &where, &keep)) {
     size_t safe = parts_left(r) - keep;
     r->scanned = safe > r->scanned ? safe : r->scanned;
+    parts_tell_calls(r, skip, r->scanned, out);
     return false;
   }
+  parts_tell_calls(r, skip, where, out);
   size_t size = where + (open_ended ? 0 : strlen(end.text)), n = (bare ? size : where) - skip;
   /* The scan knows one notation's strings, and readers take others too: they are asked first, but not of every marker
    * of a long string, for each time they read the block anew. */
@@ -354,7 +318,7 @@ static bool step_call(parts_reader *r, answer_parts *out)
   if (inside)
     r->scanned = where + 1;
   else
-    parts_refuse_calls(r, size, out);
+    parts_refuse_calls(r, skip, size, out);
   return true;
 }
 
@@ -370,6 +334,7 @@ static bool step(parts_reader *r, answer_parts *out)
   case IN_REASONING:
     return step_reasoning(r, out);
   case IN_WHOLE_CALL:
+    parts_tell_calls(r, 0, parts_left(r), out);
     return false;
   default:
     return step_call(r, out);
@@ -401,12 +366,14 @@ void parts_feed(parts_reader *r, const char *text, size_t n, answer_parts *out)
   out->failed |= r->held.failed;
 }
 
-/* Whether a block that the text's end ends is calls. */
-static bool take_last_calls(parts_reader *r, bool cut, answer_parts *out)
+/* A block that the text's end ends. */
+static void end_calls(parts_reader *r, bool cut, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
-  size_t skip = r->state == IN_CALL ? strlen(f->start) : 0;
-  return (f->closed || !cut) && parts_take_calls(r, parts_left(r), skip, parts_left(r) - skip, out);
+  size_t skip = r->state == IN_CALL ? strlen(f->start) : 0, size = parts_left(r);
+  parts_tell_calls(r, skip, size, out);
+  if ((cut && !f->closed) || !parts_take_calls(r, size, skip, size - skip, out))
+    parts_refuse_calls(r, skip, size, out);
 }
 
 void parts_end(parts_reader *r, bool cut, answer_parts *out)
@@ -427,8 +394,7 @@ void parts_end(parts_reader *r, bool cut, answer_parts *out)
     r->reasoned += parts_left(r);
     break;
   default:
-    if (!take_last_calls(r, cut, out))
-      parts_refuse_calls(r, parts_left(r), out);
+    end_calls(r, cut, out);
   }
   buf_clear(&r->held);
   r->from = 0;

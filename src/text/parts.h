@@ -7,7 +7,9 @@
  * and with its markers; a call inside of reasoning is reasoning. Only markers themselves, and white space that stands
  * alone between two of them or after the last, are left out.
  *
- * A call comes once it is whole. Half a call would be of no use to who is to run it, and could not be taken back.
+ * A call comes once it is whole: when its block has ended, or the next call of the block began. With `pieces` it comes
+ * as it is written, name first, as far as it is certain (text/calls_told.h); if it then turns out to be none, or was
+ * cut, that is said, and its text is content as it would be without them. What was decided does not depend on `pieces`.
  */
 #ifndef TERN_TEXT_PARTS_H
 #define TERN_TEXT_PARTS_H
@@ -33,16 +35,24 @@ const parts_reasoning *parts_reasoning_at(size_t i);
  * it, as where a begun answer is continued; else only white space may follow the marker. */
 bool parts_opened(const parts_reasoning *r, const char *prompt, size_t n, bool within);
 
-/* PART_DROPPED: a reader of parts wants it no longer; parts_reader gives none. */
-typedef enum part_kind { PART_REASONING, PART_CONTENT, PART_CALL, PART_DROPPED } part_kind;
+typedef enum part_kind {
+  PART_REASONING,
+  PART_CONTENT,
+  PART_CALL,       /* a whole one */
+  PART_CALL_BEGIN, /* its name, and the model's id for it; one is under way until one of the last two */
+  PART_CALL_TEXT,  /* more of its arguments' text */
+  PART_CALL_END,   /* it is whole */
+  PART_CALL_LOST,  /* it never will be */
+  PART_DROPPED,    /* a reader of parts wants it no longer; parts_reader gives none */
+} part_kind;
 
 typedef struct answer_part {
   part_kind kind;
-  buf text;       /* of reasoning and content */
-  tool_call call; /* of a call */
+  buf text;       /* of reasoning, content, and arguments in pieces */
+  tool_call call; /* of a call; of a beginning without arguments */
 } answer_part;
 
-/* Neighbours of one kind, calls aside, are one part. */
+/* Neighbours that are text of one kind are one part. */
 typedef struct answer_parts {
   answer_part *at;
   size_t n, capacity;
@@ -57,6 +67,7 @@ typedef struct parts_options {
   bool opened;                      /* the prompt has begun it */
   const calls_format *calls;        /* NULL: none are looked for */
   const json_t *tools;              /* of the request; borrowed */
+  bool pieces;                      /* calls come as they are written */
 } parts_options;
 
 typedef struct parts_reader parts_reader;

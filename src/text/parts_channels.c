@@ -126,12 +126,19 @@ static bool step_message(parts_reader *r, answer_parts *out)
   return m != NULL;
 }
 
+static void tell_message(parts_reader *r, size_t size, answer_parts *out)
+{
+  if (r->options.calls && r->options.calls->channels)
+    parts_tell_calls(r, 0, size, out);
+}
+
 /* The next `size` bytes are a header and its message, to somebody. */
 static void take_message(parts_reader *r, size_t size, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
+  tell_message(r, size, out);
   if (!f || !f->channels || !parts_take_calls(r, size, 0, size, out))
-    parts_refuse_calls(r, size, out);
+    parts_refuse_calls(r, 0, size, out);
 }
 
 static bool step_call(parts_reader *r, answer_parts *out)
@@ -141,6 +148,7 @@ static bool step_call(parts_reader *r, answer_parts *out)
   if (!m) {
     size_t safe = parts_left(r) - keep;
     r->scanned = safe > r->scanned ? safe : r->scanned;
+    tell_message(r, r->scanned, out);
     return false;
   }
   take_message(r, where, out);

@@ -1,7 +1,8 @@
-/* parts_impl.h - the reader as its two files see it: what it holds, and the search for markers. See parts.h. */
+/* parts_impl.h - the reader as its files see it: what it holds, and the search for markers. See parts.h. */
 #ifndef TERN_TEXT_PARTS_IMPL_H
 #define TERN_TEXT_PARTS_IMPL_H
 
+#include "text/calls_told.h"
 #include "text/parts.h"
 
 typedef enum reader_state {
@@ -22,6 +23,9 @@ struct parts_reader {
   size_t scanned;     /* where the search for a block's end goes on */
   calls_scan strings; /* of the block, once an end marker stood in it that was none */
   int tries;          /* at reading it, while a string seemed open */
+  calls_told told;    /* of the block, before it is whole */
+  size_t begun_calls; /* of those, that have come out; the last of them may be under way */
+  size_t told_bytes;  /* of its arguments that have come out */
   bool begun;         /* something came that is not white space, or a marker did */
   bool behind;        /* nothing but white space came since the last marker */
   bool called;        /* that marker was the end of a call */
@@ -41,12 +45,16 @@ size_t parts_left(const parts_reader *r);
 /* The first of n markers that stands in the text from `start` on; NULL: none, and *keep bytes at the end may begin one.
  */
 const marker *parts_find(const parts_reader *r, const marker *all, size_t n, size_t start, size_t *where, size_t *keep);
+/* A part of its own; NULL: no memory. */
+answer_part *parts_new(answer_parts *p, part_kind kind);
 /* Adds text that is part of the answer. */
 void parts_add(answer_parts *p, part_kind kind, const char *text, size_t n);
+/* parts_calls.c: what is certain of the block under way, of its first `size` bytes. The next two end it. */
+void parts_tell_calls(parts_reader *r, size_t skip, size_t size, answer_parts *out);
 /* The block of `size` bytes, of which `n` from `skip` on are the calls' text. False: they are not understood. */
 bool parts_take_calls(parts_reader *r, size_t size, size_t skip, size_t n, answer_parts *out);
 /* The next `size` bytes are no calls, whatever their markers say. */
-void parts_refuse_calls(parts_reader *r, size_t size, answer_parts *out);
+void parts_refuse_calls(parts_reader *r, size_t skip, size_t size, answer_parts *out);
 
 /* parts_channels.c: the same for harmony. */
 bool channels_step(parts_reader *r, answer_parts *out);

@@ -42,5 +42,6 @@ TERN_API char *probe_parts(const char *request);
 TERN_API const char *probe_format_of(const char *source, int n);
 TERN_API const char *probe_format_start(const char *name);
 TERN_API const char *probe_format_at(int i);
+TERN_API int probe_format_letters(const char *name);
 
 #endif

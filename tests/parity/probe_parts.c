@@ -9,14 +9,16 @@
 
 static json_t *part_json(const answer_part *p)
 {
-  static const char *const kinds[] = {"reasoning", "content", "call"};
+  static const char *const kinds[] = {"reasoning", "content", "call", "begin", "text", "end", "lost"};
   if (p->kind == PART_CALL)
     return json_pack("{ss ss ss? ss}", "kind", kinds[p->kind], "name", p->call.name, "id", p->call.id, "arguments",
                      p->call.arguments);
+  if (p->kind == PART_CALL_BEGIN)
+    return json_pack("{ss ss ss?}", "kind", kinds[p->kind], "name", p->call.name, "id", p->call.id);
   return json_pack("{ss ss%}", "kind", kinds[p->kind], "text", p->text.data ? p->text.data : "", p->text.length);
 }
 
-/* {"format", "reasoning", "opened", "tools", "cut", "pieces": [text, …]}; what is missing is not there. NULL: no
+/* {"format", "reasoning", "opened", "tools", "cut", "stream", "pieces": [text, …]}; what is missing is not there. NULL: no
  * memory. */
 char *probe_parts(const char *request)
 {
@@ -26,7 +28,8 @@ char *probe_parts(const char *request)
   parts_options options = {.reasoning = reasoning ? parts_reasoning_find(reasoning) : NULL,
                            .opened = json_is_true(json_object_get(q, "opened")),
                            .calls = format ? calls_find(format) : NULL,
-                           .tools = json_object_get(q, "tools")};
+                           .tools = json_object_get(q, "tools"),
+                           .pieces = json_is_true(json_object_get(q, "stream"))};
   parts_reader *r = parts_open(&options);
   answer_parts out = {0};
   size_t i;
@@ -61,4 +64,10 @@ const char *probe_format_at(int i)
 {
   const calls_format *f = calls_at((size_t)i);
   return f ? f->name : NULL;
+}
+
+/* Whether arguments are told of letter by letter. */
+int probe_format_letters(const char *name)
+{
+  return calls_find(name)->pieces == PIECES_LETTERS;
 }
