@@ -157,12 +157,11 @@ static void begin(conversation *v, buf *out)
   add_event(json_pack("{ss}", "type", "ping"), out);
 }
 
-static void add_call(conversation *v, const tool_call *c, buf *out)
+static void open_call(conversation *v, const tool_call *c, buf *out)
 {
   close_block(v, out);
-  open_block(v, PART_CALL, json_pack("{ss ss ss s{}}", "type", "tool_use", "id", c->id, "name", c->name, "input"), out);
-  add_to_block(v, "input_json_delta", "partial_json", json_string(c->arguments), out);
-  close_block(v, out);
+  open_block(v, PART_CALL_BEGIN, json_pack("{ss ss ss s{}}", "type", "tool_use", "id", c->id, "name", c->name, "input"),
+             out);
 }
 
 static void add_text(conversation *v, const answer_part *p, buf *out)
@@ -177,16 +176,33 @@ static void add_text(conversation *v, const answer_part *p, buf *out)
   add_to_block(v, thinks ? "thinking_delta" : "text_delta", thinks ? "thinking" : "text", text_of(p), out);
 }
 
+static void add_part(conversation *v, const answer_part *p, buf *out)
+{
+  switch (p->kind) {
+  case PART_REASONING:
+  case PART_CONTENT:
+    add_text(v, p, out);
+    break;
+  case PART_CALL_BEGIN:
+    open_call(v, &p->call, out);
+    break;
+  case PART_CALL_TEXT:
+    add_to_block(v, "input_json_delta", "partial_json", text_of(p), out);
+    break;
+  case PART_CALL_END:
+  case PART_CALL_LOST: /* blocks have no word for that; its text follows */
+    close_block(v, out);
+    break;
+  default:
+    break;
+  }
+}
+
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
   (void)news, (void)end; /* of the one choice: finish tells it */
-  for (size_t i = 0; i < v->said[index].n; i++) {
-    const answer_part *p = &v->said[index].at[i];
-    if (p->kind == PART_CALL)
-      add_call(v, &p->call, out);
-    else if (p->kind != PART_DROPPED)
-      add_text(v, p, out);
-  }
+  for (size_t i = 0; i < v->said[index].n; i++)
+    add_part(v, &v->said[index].at[i], out);
 }
 
 static void finish(conversation *v, buf *out)
@@ -211,7 +227,7 @@ static void fail(conversation *v, int status, const char *why, buf *out)
 
 void ant_messages(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"msg", "toolu_", true, ant_translate, whole, begin, delta, finish, fail};
+  static const dialect is = {"msg", "toolu_", true, ant_translate, whole, begin, delta, finish, fail, false};
   conversation_run(s, q, &is, a);
 }
 

@@ -123,6 +123,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   }
   if (ok) {
     fill_jobs(v);
+    v->request.parts.pieces = v->request.stream && !d->whole_calls;
     ok = open_readers(v, &fault.err) && choices_submit(v->set, &fault.err) == TERN_OK;
   }
   if (ok)
@@ -164,22 +165,27 @@ static bool keep_call_id(conversation *v, int index, const char *id)
   return !json_object_get(known, id) && json_object_set_new(known, id, json_true()) == 0;
 }
 
+static void name_call(conversation *v, int index, tool_call *c)
+{
+  if (!c->id || !keep_call_id(v, index, c->id)) {
+    mem_free(c->id);
+    c->id = new_call_id(v, index, v->begun_calls[index]);
+    v->said[index].failed |= !c->id;
+  }
+  v->begun_calls[index]++;
+}
+
 /* Counts and names the calls that are new; of one that was to be the only one, what follows it goes. */
 static void name_calls(conversation *v, int index)
 {
   answer_parts *said = &v->said[index];
   for (size_t i = 0; i < said->n; i++) {
-    tool_call *c = &said->at[i].call;
+    answer_part *p = &said->at[i];
     if (v->request.one_call && v->calls[index])
-      said->at[i].kind = PART_DROPPED;
-    if (said->at[i].kind != PART_CALL)
-      continue;
-    if (!c->id || !keep_call_id(v, index, c->id)) {
-      mem_free(c->id);
-      c->id = new_call_id(v, index, v->calls[index]);
-      said->failed |= !c->id;
-    }
-    v->calls[index]++;
+      p->kind = PART_DROPPED;
+    if (p->kind == PART_CALL || p->kind == PART_CALL_BEGIN)
+      name_call(v, index, &p->call);
+    v->calls[index] += p->kind == PART_CALL || p->kind == PART_CALL_END;
   }
 }
 

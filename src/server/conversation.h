@@ -29,6 +29,7 @@ typedef struct dialect {
   void (*delta)(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out);
   void (*finish)(conversation *v, buf *out);
   void (*fail)(conversation *v, int status, const char *message, buf *out);
+  bool whole_calls; /* its streams have no pieces of calls */
 } dialect;
 
 /* What a dialect keeps of a request, and wants of it, beside the shared fields; freed with the conversation. */
@@ -55,9 +56,10 @@ struct conversation {
   bool ended[OAI_MOST_CHOICES];  /* choices of which nothing more will come: `taken` is their last */
   bool closed[OAI_MOST_CHOICES]; /* choices whose end is out */
   parts_reader *readers[OAI_MOST_CHOICES];
-  answer_parts said[OAI_MOST_CHOICES]; /* since the last event, or in all; every call has an id */
-  size_t calls[OAI_MOST_CHOICES];      /* that the choice has made, those in `said` included */
-  json_t *call_ids[OAI_MOST_CHOICES];  /* an object of those that the model gave; NULL: none */
+  answer_parts said[OAI_MOST_CHOICES];  /* since the last event, or in all; every call has an id */
+  size_t begun_calls[OAI_MOST_CHOICES]; /* calls that the choice has begun, those in `said` included */
+  size_t calls[OAI_MOST_CHOICES];       /* and those that are whole */
+  json_t *call_ids[OAI_MOST_CHOICES];   /* an object of those that the model gave; NULL: none */
   struct {
     int n; /* begun */
     bool open;

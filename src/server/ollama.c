@@ -362,9 +362,9 @@ static void fail(conversation *v, int status, const char *message, buf *out)
   add_line(oll_error(status, NULL, NULL, message), out);
 }
 
-static const dialect chat_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail};
-static const dialect generate_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail};
-static const dialect raw_dialect = {"oll", "call_", false, NULL, whole, begin, delta, finish, fail};
+static const dialect chat_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true};
+static const dialect generate_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true};
+static const dialect raw_dialect = {"oll", "call_", false, NULL, whole, begin, delta, finish, fail, true};
 
 static bool is_chat(const conversation *v)
 {

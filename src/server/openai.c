@@ -41,9 +41,9 @@ static void begin(conversation *v, buf *out)
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
   const answer_parts *said = &v->said[index];
-  size_t before = v->calls[index];
+  size_t before = v->begun_calls[index];
   for (size_t i = 0; i < said->n; i++)
-    before -= said->at[i].kind == PART_CALL;
+    before -= said->at[i].kind == PART_CALL_BEGIN;
   oai_add_delta(&v->writer, index, news, said, before, end ? conversation_finish(v, index, end) : NULL, out);
 }
 
@@ -62,12 +62,12 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 
 void oai_chat(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"chatcmpl", "call_", true, NULL, whole, begin, delta, finish, fail};
+  static const dialect is = {"chatcmpl", "call_", true, NULL, whole, begin, delta, finish, fail, false};
   conversation_run(s, q, &is, a);
 }
 
 void oai_completions(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"cmpl", "call_", false, NULL, whole, begin, delta, finish, fail};
+  static const dialect is = {"cmpl", "call_", false, NULL, whole, begin, delta, finish, fail, false};
   conversation_run(s, q, &is, a);
 }

@@ -108,8 +108,8 @@ void oai_end_whole(json_t *usage, buf *out);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);
-/* What the choice said, with its tokens; n_calls: how many calls it had before. `finish`: why it ended, NULL: it goes
- * on. */
+/* What the choice said, with its tokens; n_calls: how many calls it had begun before. `finish`: why it ended, NULL: it
+ * goes on. */
 void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
                    const char *finish, buf *out);
 void oai_add_usage(const oai_writer *w, json_t *usage, buf *out);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "format/json_util.h"
 #include "server/openai.h"
+#include "text/json_push.h"
 
 static bool wrong_at(oai_fault *fault, size_t i, const char *what, const char *wanted)
 {
@@ -75,6 +76,29 @@ static bool fix_content(json_t *message, size_t at, oai_fault *fault)
 
 /* ---- tool calls of an assistant's turn ---- */
 
+/* Whether arguments are the beginning of an object: a stream had told of a call that was cut, or turned out to be none.
+ */
+static bool is_unfinished(const json_t *call)
+{
+  const json_t *arguments = json_object_get(json_object_get(call, "function"), "arguments");
+  json_push p = {0};
+  buf text = {0};
+  for (size_t i = 0; i < json_string_length(arguments); i++)
+    json_push_byte(&p, json_string_value(arguments)[i], &text);
+  buf_free(&text);
+  return p.depth && p.object[0] && p.state != PUSH_STUCK;
+}
+
+/* Calls that were never whole go: what the model wrote of them stands in the message's content. */
+static void drop_unfinished(json_t *message, json_t *calls)
+{
+  for (size_t i = json_array_size(calls); i--;)
+    if (is_unfinished(json_array_get(calls, i)))
+      json_array_remove(calls, i);
+  if (!json_array_size(calls))
+    json_object_del(message, "tool_calls");
+}
+
 /* Templates want arguments as an object; clients send its text. */
 static bool fix_arguments(json_t *function, size_t at, oai_fault *fault)
 {
@@ -92,6 +116,18 @@ static bool fix_arguments(json_t *function, size_t at, oai_fault *fault)
   return finite || wrong_at(fault, at, "arguments of a tool call", "NaN and infinities are not JSON");
 }
 
+static bool fix_each_call(const json_t *calls, size_t at, oai_fault *fault)
+{
+  for (size_t i = 0; i < json_array_size(calls); i++) {
+    json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
+    if (!json_is_object(call) || (function && !json_is_object(function)))
+      return wrong_at(fault, at, "tool_calls", "each must be an object with a \"function\" that is one");
+    if (function && !fix_arguments(function, at, fault))
+      return false;
+  }
+  return true;
+}
+
 static bool fix_tool_calls(json_t *message, size_t at, oai_fault *fault)
 {
   json_t *calls = json_object_get(message, "tool_calls"), *old = json_object_get(message, "function_call");
@@ -101,14 +137,12 @@ static bool fix_tool_calls(json_t *message, size_t at, oai_fault *fault)
     return true;
   if (!json_is_array(calls))
     return wrong_at(fault, at, "tool_calls", "must be a list");
-  for (size_t i = 0; i < json_array_size(calls); i++) {
-    json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
-    if (!json_is_object(call) || (function && !json_is_object(function)))
-      return wrong_at(fault, at, "tool_calls", "each must be an object with a \"function\" that is one");
-    if (function && !fix_arguments(function, at, fault))
-      return false;
-  }
-  return true;
+  json_incref(calls);
+  if (json_array_size(calls))
+    drop_unfinished(message, calls);
+  bool ok = fix_each_call(calls, at, fault);
+  json_decref(calls);
+  return ok;
 }
 
 /* ---- roles ---- */

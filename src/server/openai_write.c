@@ -307,28 +307,31 @@ static void add_event(oai_writer *w, int index, json_t *text, const choice_part 
   end_event(w, out);
 }
 
-/* The name first, then its arguments. */
-static void add_call(oai_writer *w, int index, const tool_call *c, size_t nth, const choice_part *tokens, buf *out)
+/* What a part of a chat's answer adds to the message; *n_calls have begun. NULL: nothing. */
+static json_t *chat_delta(const answer_part *p, size_t *n_calls)
 {
-  add_event(w, index,
-            json_pack("{s[{sI ss ss s{ss ss}}]}", "tool_calls", "index", (json_int_t)nth, "id", c->id, "type",
-                      "function", "function", "name", c->name, "arguments", ""),
-            tokens, NULL, out);
-  add_event(w, index,
-            json_pack("{s[{sI s{ss}}]}", "tool_calls", "index", (json_int_t)nth, "function", "arguments", c->arguments),
-            NULL, NULL, out);
+  json_t *out;
+  switch (p->kind) {
+  case PART_CONTENT:
+    return json_pack("{so}", "content", text_json(&p->text));
+  case PART_REASONING:
+    out = json_object();
+    set_reasoning(out, text_json(&p->text));
+    return out;
+  case PART_CALL_BEGIN:
+    return json_pack("{s[{sI ss ss s{ss ss}}]}", "tool_calls", "index", (json_int_t)(*n_calls)++, "id", p->call.id,
+                     "type", "function", "function", "name", p->call.name, "arguments", "");
+  case PART_CALL_TEXT:
+    return json_pack("{s[{sI s{so}}]}", "tool_calls", "index", (json_int_t)*n_calls - 1, "function", "arguments",
+                     text_json(&p->text));
+  default:
+    return NULL;
+  }
 }
 
-static json_t *delta_json(const oai_writer *w, const answer_part *p)
+static bool is_told(part_kind kind)
 {
-  json_t *text = text_json(&p->text);
-  if (!w->request->chat)
-    return text;
-  if (p->kind == PART_CONTENT)
-    return json_pack("{so}", "content", text);
-  json_t *out = json_object();
-  set_reasoning(out, text);
-  return out;
+  return kind == PART_CONTENT || kind == PART_REASONING || kind == PART_CALL_BEGIN || kind == PART_CALL_TEXT;
 }
 
 void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
@@ -337,12 +340,9 @@ void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answ
   const choice_part *tokens = news; /* go with the first event */
   for (size_t i = 0; i < said->n; i++) {
     const answer_part *p = &said->at[i];
-    if (p->kind == PART_DROPPED)
+    if (!is_told(p->kind))
       continue;
-    if (p->kind == PART_CALL)
-      add_call(w, index, &p->call, n_calls++, tokens, out);
-    else
-      add_event(w, index, delta_json(w, p), tokens, NULL, out);
+    add_event(w, index, w->request->chat ? chat_delta(p, &n_calls) : text_json(&p->text), tokens, NULL, out);
     tokens = NULL;
   }
   if (tokens && news->n_tokens)

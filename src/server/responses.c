@@ -82,7 +82,8 @@ typedef struct response {
   bool open;      /* an item is under way */
   part_kind kind; /* of it: text or reasoning */
   char item_id[RESP_ID + 16];
-  buf text; /* of it */
+  buf text;       /* of it, or of a call's arguments */
+  tool_call call; /* under way; without a name there is none */
   size_t reasoning_tokens;
 } response;
 
@@ -94,6 +95,8 @@ static void free_response(void *data)
   json_decref(r->items);
   json_decref(r->output);
   buf_free(&r->text);
+  mem_free(r->call.name);
+  mem_free(r->call.id);
   mem_free(r);
 }
 
@@ -329,9 +332,14 @@ static json_t *place_in(const response *r, const char *key, json_t *value)
   return out;
 }
 
+static json_t *text_json(const buf *text)
+{
+  return json_stringn(text->data ? text->data : "", text->length);
+}
+
 static json_t *text_so_far(const response *r)
 {
-  return json_stringn(r->text.data ? r->text.data : "", r->text.length);
+  return text_json(&r->text);
 }
 
 /* What differs between items of text and of reasoning. */
@@ -431,32 +439,85 @@ static json_t *call_item(const response *r, const tool_call *c, const char *stat
                    "name", c->name, "arguments", arguments);
 }
 
-static void add_call(const conversation *v, const tool_call *c, buf *out)
+static void begin_call(const conversation *v, const tool_call *c, buf *out)
 {
   response *r = v->own.data;
   close_text(v, "completed", out);
   name_item(r, "fc");
-  tell_item(r, "response.output_item.added", call_item(r, c, "in_progress", ""), out);
+  buf_clear(&r->text);
+  r->call = (tool_call){.name = mem_strdup(c->name), .id = mem_strdup(c->id)};
+  if (out)
+    out->failed |= !r->call.name || !r->call.id;
+  tell_item(r, "response.output_item.added", call_item(r, &r->call, "in_progress", ""), out);
+}
+
+static void add_arguments(response *r, const buf *text, buf *out)
+{
+  buf_add(&r->text, text->data, text->length);
+  if (out)
+    out->failed |= r->text.failed;
   json_t *members = place(r);
-  json_object_set_new(members, "delta", json_string(c->arguments));
+  json_object_set_new(members, "delta", text_json(text));
   tell(r, "response.function_call_arguments.delta", members, out);
-  members = place(r);
-  json_object_set_new(members, "arguments", json_string(c->arguments));
-  json_object_set_new(members, "name", json_string(c->name));
-  tell(r, "response.function_call_arguments.done", members, out);
-  json_t *item = call_item(r, c, "completed", c->arguments);
+}
+
+/* Only of a whole call it is told that its arguments are. */
+static void end_call(response *r, bool whole, buf *out)
+{
+  const char *arguments = r->text.data ? r->text.data : "";
+  if (whole) {
+    json_t *members = place(r);
+    json_object_set_new(members, "arguments", json_string(arguments));
+    json_object_set_new(members, "name", json_string(r->call.name));
+    tell(r, "response.function_call_arguments.done", members, out);
+  }
+  json_t *item = call_item(r, &r->call, whole ? "completed" : "incomplete", arguments);
   tell_item(r, "response.output_item.done", json_incref(item), out);
   json_array_append_new(r->output, item);
+  mem_free(r->call.name);
+  mem_free(r->call.id);
+  r->call = (tool_call){0};
+}
+
+static void add_whole_call(const conversation *v, const tool_call *c)
+{
+  response *r = v->own.data;
+  close_text(v, "completed", NULL);
+  name_item(r, "fc");
+  json_array_append_new(r->output, call_item(r, c, "completed", c->arguments));
+}
+
+static void add_part(const conversation *v, const answer_part *p, buf *out)
+{
+  response *r = v->own.data;
+  switch (p->kind) {
+  case PART_REASONING:
+  case PART_CONTENT:
+    add_text(v, p, out);
+    break;
+  case PART_CALL:
+    add_whole_call(v, &p->call);
+    break;
+  case PART_CALL_BEGIN:
+    begin_call(v, &p->call, out);
+    break;
+  case PART_CALL_TEXT:
+    add_arguments(r, &p->text, out);
+    break;
+  case PART_CALL_END:
+  case PART_CALL_LOST:
+    end_call(r, p->kind == PART_CALL_END, out);
+    break;
+  case PART_DROPPED:
+    break;
+  }
 }
 
 static void add_parts(const conversation *v, buf *out)
 {
   const answer_parts *said = &v->said[0];
   for (size_t i = 0; i < said->n; i++)
-    if (said->at[i].kind == PART_CALL)
-      add_call(v, &said->at[i].call, out);
-    else if (said->at[i].kind != PART_DROPPED)
-      add_text(v, &said->at[i], out);
+    add_part(v, &said->at[i], out);
 }
 
 /* An answer without anything has an item all the same. New reference: the whole document. */
@@ -510,7 +571,7 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 
 void resp_create(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail};
+  static const dialect is = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail, false};
   json_t *body;
   oai_fault fault = {0};
   if (!srv_body(q, a, &body))

@@ -151,6 +151,12 @@ static bool read_message(reading *r, const json_t *item)
   return content && add_message(r, json_pack("{ss so}", "role", role, "content", content));
 }
 
+static bool is_incomplete(const json_t *item)
+{
+  const char *status = text_at(item, "status");
+  return status && !strcmp(status, "incomplete");
+}
+
 static bool read_call(reading *r, const json_t *item)
 {
   static const char *const keys[] = {"type", "id", "call_id", "name", "arguments", "status", NULL};
@@ -158,6 +164,8 @@ static bool read_call(reading *r, const json_t *item)
   if (!id || !name || !arguments || !has_only(item, keys))
     return wrong_item(r->fault, r->at, "a function_call has call_id, name and arguments, which are strings");
   json_object_set_new(r->names, id, json_string(name));
+  if (is_incomplete(item)) /* its text stands in the message behind it */
+    return true;
   json_t *turn = last_message(r);
   if (!turn || r->reasoning || strcmp(role_of(turn), "assistant") != 0) {
     if (!add_message(r, json_pack("{ss ss}", "role", "assistant", "content", "")))

@@ -92,13 +92,14 @@ static bool begins_so(const told_call *c, const char *arguments)
 
 bool calls_told_agree(const calls_told *t, const call_list *whole)
 {
-  if (whole->n < t->n)
+  if (t->failed || whole->n < t->n)
     return false;
   for (size_t i = 0; i < t->n; i++) {
     const told_call *c = &t->at[i];
     const char *arguments = whole->at[i].arguments;
     bool open = i + 1 == t->n, beginning = open && begins_so(c, arguments);
-    if (strcmp(c->name, whole->at[i].name) != 0 || (!beginning && !((c->closed || !open) && same_json(c, !open, arguments))))
+    if (strcmp(c->name, whole->at[i].name) != 0 ||
+        (!beginning && !((c->closed || !open) && same_json(c, !open, arguments))))
       return false;
   }
   return true;

@@ -31,10 +31,10 @@ typedef struct calls_told {
   size_t seen; /* bytes that were looked through for what ends the piece that begins at `from` */
   int phase;
   json_push outer, inner;
-  buf word;         /* the key or string under way */
-  int key;          /* what the last key says */
-  bool named, args; /* the object's name, and its arguments, were there */
-  char *id;         /* that came before the name */
+  buf word;               /* the key or string under way */
+  int key;                /* what the last key says */
+  bool named, args;       /* the object's name, and its arguments, were there */
+  char *id;               /* that came before the name */
   size_t head, head_size; /* the call's beginning in the block */
   int depth;
   char quote;

@@ -1,5 +1,5 @@
-/* calls_told_args.c - machines for formats whose arguments are not JSON: between tags, or in notations of their own. See
- * calls_told.h.
+/* calls_told_args.c - machines for formats whose arguments are not JSON: between tags, or in notations of their own.
+ * See calls_told.h.
  *
  * A machine only knows where a call's head, each of its arguments and its end stand. What an argument means its
  * format's own reader says: of a call that is made of the head and this argument alone.
@@ -417,20 +417,14 @@ static head_state word_head(const cutter *c, span block, calls_told *t, span *na
 
 void tell_gemma(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
 {
-  static const cutter c = {.opening = "",
-                           .closing = "}",
-                           .head = word_head,
-                           .next = bracket_next,
-                           .words = {"<|\"|>", "call:"}};
+  static const cutter c = {
+      .opening = "", .closing = "}", .head = word_head, .next = bracket_next, .words = {"<|\"|>", "call:"}};
   tell_cut(f, &c, (span){text, n}, tools, t);
 }
 
 void tell_function_gemma(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
 {
-  static const cutter c = {.opening = "",
-                           .closing = "}",
-                           .head = word_head,
-                           .next = bracket_next,
-                           .words = {"<escape>", "call:"}};
+  static const cutter c = {
+      .opening = "", .closing = "}", .head = word_head, .next = bracket_next, .words = {"<escape>", "call:"}};
   tell_cut(f, &c, (span){text, n}, tools, t);
 }

@@ -19,8 +19,8 @@ static int key_of(const buf *word)
   static const struct {
     const char *text;
     int key;
-  } keys[] = {{"\"name", KEY_NAME},     {"\"tool_name", KEY_NAME},      {"\"arguments", KEY_ARGUMENTS},
-              {"\"id", KEY_ID},         {"\"parameters", KEY_ARGUMENTS}, {"\"function", KEY_WRAPS},
+  } keys[] = {{"\"name", KEY_NAME}, {"\"tool_name", KEY_NAME},       {"\"arguments", KEY_ARGUMENTS},
+              {"\"id", KEY_ID},     {"\"parameters", KEY_ARGUMENTS}, {"\"function", KEY_WRAPS},
               {"\"tool", KEY_WRAPS}};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (span_is((span){word->data, word->length}, keys[i].text))
@@ -39,7 +39,8 @@ static bool in_call(const json_push *p)
 static void take_key(calls_told *t)
 {
   t->key = key_of(&t->word);
-  bool odd = t->key == KEY_WRAPS || (t->key == KEY_NAME && t->named) || (t->key == KEY_ARGUMENTS && (t->args || !t->named));
+  bool odd =
+      t->key == KEY_WRAPS || (t->key == KEY_NAME && t->named) || (t->key == KEY_ARGUMENTS && (t->args || !t->named));
   t->stopped |= odd;
   t->args |= t->key == KEY_ARGUMENTS;
 }

@@ -18,8 +18,8 @@ static json_t *part_json(const answer_part *p)
   return json_pack("{ss ss%}", "kind", kinds[p->kind], "text", p->text.data ? p->text.data : "", p->text.length);
 }
 
-/* {"format", "reasoning", "opened", "tools", "cut", "stream", "pieces": [text, …]}; what is missing is not there. NULL: no
- * memory. */
+/* {"format", "reasoning", "opened", "tools", "cut", "stream", "pieces": [text, …]}; what is missing is not there. NULL:
+ * no memory. */
 char *probe_parts(const char *request)
 {
   json_t *q = json_loads(request, 0, NULL), *all = json_array(), *piece;

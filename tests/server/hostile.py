@@ -58,7 +58,7 @@ RANGES = {
                  [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
                  [{"role": "user", "content": [1]}], [{"role": "user", "content": [{"type": "text", "text": "a", "voice": "b"}]}], [{"role": "user", "content": [{"type": "text"}]}],
                  [{"role": "assistant", "tool_calls": 1}], [{"role": "assistant", "tool_calls": [1]}],
-                 [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
+                 [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{]"}}]}],
                  [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 3}}]}]],
 }
 UNKNOWN = {

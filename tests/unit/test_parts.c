@@ -42,6 +42,50 @@ static void print_parts(const answer_parts *p, buf *out)
   }
 }
 
+/* The same of a stream: calls are put together as clients do, lost ones left out, and what then are neighbours joined.
+ */
+static void print_pieces(const answer_parts *p, buf *out)
+{
+  const answer_part *open = NULL;
+  buf arguments = {0};
+  part_kind last = PART_CALL;
+  for (size_t i = 0; i < p->n; i++) {
+    const answer_part *one = &p->at[i];
+    assert_true(!open || one->kind == PART_CALL_TEXT || one->kind == PART_CALL_END || one->kind == PART_CALL_LOST);
+    switch (one->kind) {
+    case PART_CALL_BEGIN:
+      open = one;
+      buf_clear(&arguments);
+      break;
+    case PART_CALL_TEXT:
+      assert_non_null(open);
+      buf_add(&arguments, one->text.data, one->text.length);
+      break;
+    case PART_CALL_END:
+      buf_addf(out, "%scall %s%s%s%s|", last == PART_CALL ? "" : "|", open->call.name, arguments.data,
+               open->call.id ? "#" : "", open->call.id ? open->call.id : "");
+      last = PART_CALL;
+      open = NULL;
+      break;
+    case PART_CALL_LOST:
+      assert_non_null(open);
+      json_t *tree = arguments.length ? json_loads(arguments.data, 0, NULL) : NULL;
+      assert_null(tree); /* nobody takes it for a whole call */
+      open = NULL;
+      break;
+    default:
+      if (one->kind != last)
+        buf_addf(out, "%s%s:", last == PART_CALL ? "" : "|", one->kind == PART_REASONING ? "R" : "C");
+      buf_add(out, one->text.data, strlen(one->text.data));
+      last = one->kind;
+    }
+  }
+  assert_null(open);
+  if (last != PART_CALL)
+    buf_addc(out, '|');
+  buf_free(&arguments);
+}
+
 /* The text in pieces: `cuts` bits say after which of its bytes it is cut; `piece` > 0: into pieces of so many bytes. */
 static void run(const parts_options *options, const char *text, size_t piece, size_t cut_at, bool cut, buf *out)
 {
@@ -57,7 +101,10 @@ static void run(const parts_options *options, const char *text, size_t piece, si
   }
   parts_end(r, cut, &got);
   assert_false(got.failed);
-  print_parts(&got, out);
+  if (options->pieces)
+    print_pieces(&got, out);
+  else
+    print_parts(&got, out);
   assert_true(parts_reasoning_bytes(r) <= n);
   parts_free(&got);
   parts_close(r);
@@ -216,10 +263,13 @@ static void parts_do_not_depend_on_cuts(void **state)
     parts_options o = options_of(s);
     size_t n = strlen(s->text);
     for (size_t cut_at = 0; cut_at <= n + 4; cut_at++) { /* the last ones: in pieces of one to four bytes */
-      buf got = {0};
-      run(&o, s->text, cut_at > n ? cut_at - n : 0, cut_at < n ? cut_at : n, s->cut, &got);
-      assert_string_equal(got.data ? got.data : "", s->want);
-      buf_free(&got);
+      for (int pieces = 0; pieces < 2; pieces++) {
+        buf got = {0};
+        o.pieces = pieces;
+        run(&o, s->text, cut_at > n ? cut_at - n : 0, cut_at < n ? cut_at : n, s->cut, &got);
+        assert_string_equal(got.data ? got.data : "", s->want);
+        buf_free(&got);
+      }
     }
   }
 }
@@ -247,6 +297,7 @@ static void random_texts_are_not_lost(void **state)
         .format = formats[draw(&dice, 5)], .reasoning = draw(&dice, 2) ? "think" : NULL, .opened = draw(&dice, 2)};
     parts_options o = options_of(&s);
     run(&o, text.data, 0, text.length, false, &whole);
+    o.pieces = round % 2;
     run(&o, text.data, 1 + draw(&dice, 5), draw(&dice, text.length + 1), false, &cut);
     assert_string_equal(whole.data ? whole.data : "", cut.data ? cut.data : "");
     size_t letters = 0, kept = 0;
@@ -278,6 +329,7 @@ static void long_texts_do_not_depend_on_cuts(void **state)
     sample s = {.format = formats[round % 5], .reasoning = draw(&dice, 2) ? "think" : NULL};
     parts_options o = options_of(&s);
     run(&o, text.data, 0, text.length, false, &whole);
+    o.pieces = true;
     run(&o, text.data, 1 + draw(&dice, 50), draw(&dice, text.length + 1), false, &cut);
     assert_string_equal(whole.data, cut.data);
     buf_free(&text);
@@ -399,8 +451,9 @@ static void memory_runs_out_without_harm(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
     parts_options o = options_of(&samples[i]);
-    for (int64_t nth = 1; nth < 30; nth++) {
-      mem_fail_after(nth);
+    for (int64_t nth = 1; nth < 60; nth++) {
+      o.pieces = nth % 2;
+      mem_fail_after(nth / 2 + 1);
       parts_reader *r = parts_open(&o);
       answer_parts got = {0};
       if (r) {
