@@ -78,6 +78,8 @@ const json_t *calls_schema(const json_t *tools, span function, span argument);
 
 /* ---- what is told before a block is whole (calls_told.c) ---- */
 
+enum { CALLS_LONGEST_HEAD = 4096 }; /* what is longer is not looked through again and again */
+
 /* A call begins; the one before it is whole. False: it is none that may be told, and the machine has stopped. */
 bool told_begin(calls_told *t, const json_t *tools, span name, span id);
 /* Of the call under way. */

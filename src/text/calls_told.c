@@ -39,16 +39,17 @@ bool told_begin(calls_told *t, const json_t *tools, span name, span id)
 {
   told_call *before = last(t);
   bool well = calls_known(tools, name) && !memchr(name.s, '\0', name.n) && (!before || before->closed);
-  if (!well || !mem_grow(&t->at, &t->capacity, t->n + 1, sizeof *t->at)) {
+  if (!well || !mem_grow(&t->at, &t->capacity, t->n + 1, sizeof *t->at) || !t->at) {
     t->stopped = true;
     t->failed |= well;
     return false;
   }
   if ((before = last(t)))
     buf_adds(&before->arguments, before->arguments.length ? "}" : "{}");
-  t->at[t->n++] = (told_call){.name = mem_strndup(name.s, name.n),
-                              .id = id.n && !memchr(id.s, '\0', id.n) ? mem_strndup(id.s, id.n) : NULL};
-  t->failed |= !last(t)->name || (before && before->arguments.failed);
+  told_call *c = &t->at[t->n++];
+  *c = (told_call){.name = mem_strndup(name.s, name.n),
+                   .id = id.n && !memchr(id.s, '\0', id.n) ? mem_strndup(id.s, id.n) : NULL};
+  t->failed |= !c->name || (before && before->arguments.failed);
   return !t->failed;
 }
 

@@ -77,8 +77,9 @@ static bool step_head(const cutter *c, span block, const json_t *tools, calls_to
 {
   span name = {0};
   head_state state = c->head(c, block, t, &name);
-  t->stopped |= state == HEAD_NONE;
-  if (state != HEAD_KNOWN || !told_begin(t, tools, name, (span){0}))
+  size_t end = state == HEAD_KNOWN ? t->head + t->head_size : block.n;
+  t->stopped |= state == HEAD_NONE || end - t->from > CALLS_LONGEST_HEAD;
+  if (state != HEAD_KNOWN || t->stopped || !told_begin(t, tools, name, (span){0}))
     return false;
   t->from = t->seen = t->head + t->head_size;
   t->depth = 0;

@@ -171,16 +171,11 @@ enum { IN_HEAD, IN_OBJECT, IN_TAIL };
 static void tell_head(calls_heading *heading, const char *text, size_t n, const json_t *tools, calls_told *t)
 {
   calls_head head = {0};
-  switch (heading(span_skip((span){text, n}, t->from), &head)) {
-  case HEAD_WAIT:
-    t->seen = n;
+  head_state state = heading(span_skip((span){text, n}, t->from), &head);
+  size_t size = state == HEAD_KNOWN ? head.size : n - t->from;
+  t->stopped |= state == HEAD_NONE || size > CALLS_LONGEST_HEAD;
+  if (state != HEAD_KNOWN || t->stopped)
     return;
-  case HEAD_NONE:
-    t->stopped = true;
-    return;
-  case HEAD_KNOWN:
-    break;
-  }
   if (!told_begin(t, tools, head.name, head.id))
     return;
   t->from += head.size;
