@@ -681,7 +681,7 @@ def test_links(hub):
 def on_terminal(home, *words, asks=False):
     """A tern at a terminal of its own, and the other end of it."""
     leader, follower = pty.openpty()
-    process = subprocess.Popen([BINARY, *words], env={**os.environ, **home.env}, stdout=subprocess.PIPE, stderr=follower, stdin=follower if asks else subprocess.DEVNULL)
+    process = subprocess.Popen([BINARY, *words], env={**os.environ, "TERM": "xterm", **home.env}, stdout=subprocess.PIPE, stderr=follower, stdin=follower if asks else subprocess.DEVNULL)
     os.close(follower)
     return process, leader
 
