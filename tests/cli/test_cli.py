@@ -745,6 +745,7 @@ class Talk:
 
     def feed_watchdog(self):
         self.watchdog = threading.Timer(DEADLINE, self.process.kill)
+        self.watchdog.daemon = True
         self.watchdog.start()
 
     def drain(self):
