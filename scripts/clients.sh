@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 [ -x "$build/clients/bin/python" ] || python3 -m venv "$build/clients"
 "$build/clients/bin/python" -c 'import anthropic, ollama, openai, schemathesis' 2>/dev/null ||
-  "$build/clients/bin/pip" install -q --retries 1 --timeout 20 anthropic==2.14.0 ollama==0.6.3 openai==3.57.0 schemathesis==4.32.5
+  "$build/clients/bin/pip" install -q --retries 10 --timeout 60 anthropic==2.14.0 ollama==0.6.3 openai==3.57.0 schemathesis==4.32.5

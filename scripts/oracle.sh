@@ -23,7 +23,7 @@ mkdir -p "$(dirname "$dir")"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 "$python" -m venv "$dir" >"$log" 2>&1 || { tail -n 5 "$log" >&2; fail "python -m venv failed"; }
-"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --retries 3 -r $pins >"$log" 2>&1 ||
+"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --retries 10 --timeout 60 -r $pins >"$log" 2>&1 ||
   { tail -n 5 "$log" >&2; rm -rf "$dir"; fail "pip could not install $pins: is there a network?"; }
 "$dir/bin/python" -c 'import mlx.core, mlx_lm' 2>"$log" ||
   { tail -n 5 "$log" >&2; rm -rf "$dir"; fail "the reference does not import"; }

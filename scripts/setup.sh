@@ -92,7 +92,7 @@ fi
 echo "setup: installing$packages" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-apt() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 "$@" >>"$log" 2>&1; }
+apt() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 "$@" >>"$log" 2>&1; }
 
 # Old package lists give 404s, so they are renewed when a first try fails (always on a machine that has none).
 # shellcheck disable=SC2086

@@ -31,17 +31,24 @@ check() { # check NAME COMMAND...
 inside() { LC_ALL=C DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
 mirror=$(apt-cache policy base-files | sed -n 's/.* \(http[^ ]*\) bookworm\/main.*/\1/p' | head -n 1)
-debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"} >"$build/package/debootstrap.log" 2>&1 || {
-  tail -n 5 "$build/package/debootstrap.log" >&2
-  echo "test-package: debootstrap could not make a system" >&2
-  exit 1
-}
+for left in 2 1 0; do # a mirror may be out for a moment
+  umount "$root/proc" "$root/sys" 2>/dev/null || :
+  rm -rf --one-file-system "$root"
+  mkdir -p "$root"
+  debootstrap --variant=minbase bookworm "$root" ${mirror:+"$mirror"} >"$build/package/debootstrap.log" 2>&1 && break
+  [ $left != 0 ] || {
+    tail -n 5 "$build/package/debootstrap.log" >&2
+    echo "test-package: debootstrap could not make a system" >&2
+    exit 1
+  }
+  sleep 10
+done
 cp /etc/resolv.conf "$root/etc/" 2>/dev/null || :
 mount -t proc proc "$root/proc" 2>/dev/null || :
 cp "$package" "$root/tern.deb"
 cp -r tests/golden/llama-4bit/model "$root/model"
 
-check "apt installs it" inside apt-get install -y --no-install-recommends /tern.deb
+check "apt installs it" inside apt-get -o Acquire::Retries=3 install -y --no-install-recommends /tern.deb
 check "it runs" inside tern --version
 check "its version is the build folder's" sh -c "chroot '$root' tern --version | head -n 1 | grep -qxF \"\$('$build/tern' --version | head -n 1)\""
 check "doctor" inside tern doctor

@@ -23,7 +23,7 @@ class Done:
         return self.err.strip().splitlines()[-1] if self.err.strip() else ""
 
 
-def tern(*args, stdin=b"", timeout=60, env=None):
+def tern(*args, stdin=b"", timeout=300, env=None):
     """Runs `tern ARGS`. A status below zero is the signal that ended it; running out of time raises."""
     done = subprocess.run(
         [BINARY, *map(str, args)],

@@ -1,4 +1,4 @@
-"""Malformed models: each has to end in exit 1, within a second, with one line on stderr that names what is wrong.
+"""Malformed models: each has to end in exit 1, with little of the processor's time and one line on stderr that names what is wrong.
 
 The table below is (label, a change to a good model folder, the verb, what the line has to name). Standard library only.
 """
@@ -22,7 +22,7 @@ from terncli import tern  # noqa: E402
 GOOD = HERE.parent / "golden" / "llama-4bit" / "model"
 Q = "model.layers.0.self_attn.q_proj.weight"
 NORM = "model.norm.weight"
-SECOND = float(os.environ.get("TERN_PATIENCE", "1"))  # a sanitizer build is slower, not wrong
+MOST = 10 * float(os.environ.get("TERN_PATIENCE", "1"))  # seconds; none takes a tenth of one where the build is plain
 
 
 def weights(folder):
@@ -290,7 +290,7 @@ def clocks():
 def check(tally, label, folder, verb, names):
     start = clocks()
     try:
-        done = tern(verb[0], folder, *verb[1:], timeout=20 * SECOND)
+        done = tern(verb[0], folder, *verb[1:])
     except Exception as error:
         tally.fail(label, f"{type(error).__name__}")
         return
@@ -300,7 +300,7 @@ def check(tally, label, folder, verb, names):
         why = f"does not name {names}: {done.error_line}"
     if not why and "config.json:" in done.error_line and f"{folder}/" not in done.error_line:
         why = f"does not say where: {done.error_line}"
-    if not why and took > SECOND:
+    if not why and took > MOST:
         why = f"took {took:.1f} s"
     tally.check(label, why is None, why)
 

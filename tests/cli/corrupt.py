@@ -80,7 +80,7 @@ def main():
             damage(rng, folder / name)
             label = f"round {number}, {name}"
             try:
-                done = tern(verb[0], folder, *verb[1:], timeout=30)
+                done = tern(verb[0], folder, *verb[1:])
             except Exception as error:
                 tally.fail(label, type(error).__name__)
                 continue

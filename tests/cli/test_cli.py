@@ -22,6 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import st  # noqa: E402
 from tally import Tally  # noqa: E402
 from terncli import BINARY, BUILD, tern  # noqa: E402
+from waiting import DEADLINE, catches, is_in, until, worked  # noqa: E402
 
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 WINDOWED = HERE.parent / "golden" / "gemma3-bf16" / "model"
@@ -479,7 +480,7 @@ def test_unreadable():
         drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
         try:
             for label, verb, name in (("a directory", "inspect", model), ("its files", "tokenize", model), ("below it", "inspect", model / "below")):
-                done = subprocess.run([*drop, BINARY, verb, name, *(["x"] if verb == "tokenize" else [])], capture_output=True, timeout=60)
+                done = subprocess.run([*drop, BINARY, verb, name, *(["x"] if verb == "tokenize" else [])], capture_output=True, timeout=DEADLINE)
                 error = done.stderr.decode()
                 if "setpriv" in error:
                     break
@@ -705,7 +706,7 @@ def test_closed_pipe():
         process.stdout.close()
         err = process.stderr.read().decode()
         try:
-            process.wait(20)
+            process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
         tally.check(f"{label} into a closed pipe ends quietly", "error" not in err and process.returncode in (0, 141, -signal.SIGPIPE), f"{process.returncode}: {err[-200:]}")
@@ -718,19 +719,16 @@ def test_closed_pipe():
 def test_interrupt():
     process = subprocess.Popen([BINARY, "bench", str(MODEL), "-p", "512", "-n", "256", "-r", "100000"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    time.sleep(0.7)
+    until(lambda: process.poll() is not None or (catches(process.pid, signal.SIGINT) and worked(process.pid) > 0.5))
     early = process.poll()
     process.send_signal(signal.SIGINT)
-    start = time.monotonic()
     try:
-        process.communicate(timeout=10)
-        took = time.monotonic() - start
+        process.communicate(timeout=DEADLINE)  # the whole of it takes hours
         tally.check("SIGINT ends with 130", early is None and process.returncode == 130, f"{early} {process.returncode}")
-        tally.check("SIGINT ends soon", took < 2, f"{took:.1f} s")
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=5)
+            process.communicate(timeout=DEADLINE)
             tally.fail("SIGINT ends with 130", "only the second SIGINT ended it")
         except subprocess.TimeoutExpired:
             process.kill()
@@ -738,12 +736,16 @@ def test_interrupt():
 
 
 class Talk:
-    """A running `tern chat` over pipes; what it says on stderr is read line by line. It is killed after a minute."""
+    """A running `tern chat` over pipes; what it says on stderr is read line by line. It is killed where nothing comes."""
 
     def __init__(self, *flags):
         self.process = subprocess.Popen([BINARY, "chat", str(MODEL), *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, bufsize=0)
-        self.watchdog = threading.Timer(60, self.process.kill)
+        self.feed_watchdog()
+
+    def feed_watchdog(self):
+        self.watchdog = threading.Timer(DEADLINE, self.process.kill)
+        self.watchdog.daemon = True
         self.watchdog.start()
 
     def drain(self):
@@ -758,6 +760,8 @@ class Talk:
 
     def hears(self, word, but_not=None):
         """Whether a line with this word comes before the end, and none before it with the other."""
+        self.watchdog.cancel()
+        self.feed_watchdog()
         for line in iter(self.process.stderr.readline, b""):
             if word in line:
                 return True
@@ -766,9 +770,8 @@ class Talk:
         return False
 
     def await_prompt(self):
-        """After its last line: until it sleeps, which it then does in waiting for input."""
-        while self.process.poll() is None and Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "S":
-            time.sleep(0.001)
+        """After its last line: until it waits for input."""
+        until(lambda: self.process.poll() is not None or is_in(self.process.pid, "ppoll"), pause=0.001)
 
     def close(self):
         self.process.stdin.close()
@@ -839,7 +842,7 @@ def test_closed_stdin():
                             ["detokenize", MODEL], ["render", MODEL, "--json", "-"], ["logits", MODEL, "--ids-file", "-"],
                             ["ppl", MODEL, "--text", "-"]):
             for label, shell in (("closed", 'exec "$@" <&-'), ("of a directory", f'exec "$@" <{folder}')):
-                done = subprocess.run(["sh", "-c", shell, "sh", BINARY, verb, *map(str, args)], capture_output=True, timeout=60)
+                done = subprocess.run(["sh", "-c", shell, "sh", BINARY, verb, *map(str, args)], capture_output=True, timeout=DEADLINE)
                 errors = [line for line in done.stderr.decode().splitlines() if line.startswith("tern: error: ")]
                 good = done.returncode == 1 and not done.stdout and len(errors) == 1 and "stdin" in errors[0]
                 tally.check(f"{' '.join(map(str, [verb, *args[1:]]))}: a stdin {label}", good, f"{done.returncode} {done.stderr.decode()[-200:]}")

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -20,6 +19,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import st  # noqa: E402
 from tally import Tally  # noqa: E402
 from terncli import BINARY, tern  # noqa: E402
+from waiting import DEADLINE, catches, until, worked  # noqa: E402
 
 LLAMA = HERE.parent / "golden" / "llama-4bit" / "model"
 GEMMA = HERE.parent / "golden" / "gemma3-bf16" / "model"
@@ -164,10 +164,10 @@ def test_whole_files(folder):
     out.write_bytes(b"old")
     process = subprocess.Popen([BINARY, "logits", str(LLAMA), "--ids", "1", "--steps", "300000", "--ctx", "400000", "--out", str(out)],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(0.5)
+    until(lambda: process.poll() is not None or (catches(process.pid, signal.SIGINT) and worked(process.pid) > 0.3))
     done = process.poll()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=DEADLINE)
     tally.check("an interrupted run ends with 130", done is None and process.returncode == 130, f"{process.returncode} {err}")
     same("what stood there still stands", out.read_bytes(), b"old")
     same("and nothing else does", sorted(os.listdir(folder)), ["rows.bin"])
@@ -226,7 +226,7 @@ def test_file_limit(folder):
     folder = Path(folder)
     for flags in (["--out", folder / "rows"], ["--trace", folder / "trace"]):
         done = subprocess.run([BINARY, "logits", str(LLAMA), "--ids", "1,2,3,4,5,6,7,8", "--all", *map(str, flags)], capture_output=True,
-                              timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+                              timeout=DEADLINE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
         error = done.stderr.decode()
         good = done.returncode == 1 and "File too large" in error and len(error.splitlines()) == 1 and not done.stdout
         tally.check(f"{flags[0]} beyond the limit of a file's size", good, f"{done.returncode} {error[-200:]}")

@@ -19,14 +19,18 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 from tally import Tally  # noqa: E402
-from terncli import BINARY, tern  # noqa: E402
+from terncli import BINARY, BUILD, tern  # noqa: E402
+from waiting import DEADLINE, is_in, until  # noqa: E402
 
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
 UP, LEFT, HOME, ALT_ENTER = "\33[A", "\33[D", "\1", "\33\r"
 IUTF8 = 0o40000  # as emulators set it: keys that come before the editor are edited by the kernel
-PATIENCE = min(float(os.environ.get("TERN_PATIENCE", 1)), 3)  # a sanitizer's builds are slow
 PROMPT = r">>> (\x1b\[[0-9;?]*[A-Za-z])*$"
 tally = Tally()
+
+
+def set_size(fd, columns, rows=24):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 class Chat:
@@ -35,24 +39,25 @@ class Chat:
     def __init__(self, home, *flags, columns=80, env=None):
         self.saw = ""
         self.pid, self.fd = pty.fork()
-        if self.pid == 0:
+        if self.pid == 0:  # before there is anybody to change modes and size under
+            modes = termios.tcgetattr(0)
+            modes[0] |= IUTF8
+            termios.tcsetattr(0, termios.TCSANOW, modes)
+            set_size(0, columns)
             os.environ.update({"TERM": "xterm", "TERN_HOME": str(home), "NO_COLOR": "1", **(env or {})})
             os.execv(BINARY, [BINARY, "chat", str(MODEL), "--max-tokens", "1", "--seed", "1", *map(str, flags)])
-        self.resize(columns)
-        modes = termios.tcgetattr(self.fd)
-        modes[0] |= IUTF8
-        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
         self.await_prompt()
 
-    def resize(self, columns, rows=24):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    def resize(self, columns):
+        set_size(self.fd, columns)
 
-    def read(self, until, seconds=20 * PATIENCE):
+    def read(self, wanted):
         """What comes until the pattern is there."""
-        got, end = "", time.monotonic() + seconds
-        while not re.search(until, got):
+        got, end = "", time.monotonic() + DEADLINE
+        while not re.search(wanted, got):
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                tally.fail("what is awaited comes", f"no {wanted}: {got[-200:]!r}")
                 break
             try:
                 data = os.read(self.fd, 65536)
@@ -64,15 +69,21 @@ class Chat:
         self.saw += got
         return got
 
-    def await_prompt(self):
-        """Until the prompt is the last thing on the screen and stays it: the editor draws it anew at times."""
-        got = self.read(PROMPT)
-        while select.select([self.fd], [], [], 0.1 * PATIENCE)[0]:
-            more = self.read(PROMPT)
-            if not more:
-                break
-            got += more
+    def await_prompt(self, screen=PROMPT):
+        """Until the prompt is the last thing on the screen, stays it, and tern waits for keys: the editor draws it anew at
+        times."""
+        got = self.read(screen)
+        while (more := select.select([self.fd], [], [], 0.1)[0]) or not is_in(self.pid, "ppoll"):
+            if more:
+                said = self.read(screen)
+                got += said
+                if not said:  # it has ended
+                    break
         return got
+
+    def await_hold(self):
+        """Until tern cannot write: the terminal is full, or held."""
+        until(lambda: is_in(self.pid, "write") and time.sleep(0.1) is None and is_in(self.pid, "write"))
 
     def keys(self, text):
         os.write(self.fd, text.encode())
@@ -88,8 +99,8 @@ class Chat:
         self.read(r"saved [0-9]+ messages[\s\S]*" + PROMPT)
         return [m["content"] for m in json.loads(file.read_text())["messages"] if m["role"] == "user"] if file.exists() else None
 
-    def status(self, seconds=20 * PATIENCE):
-        end = time.monotonic() + seconds
+    def status(self):
+        end = time.monotonic() + DEADLINE
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             while select.select([self.fd], [], [], 0 if pid else 0.05)[0]:
@@ -214,11 +225,11 @@ def test_signals(folder):
     tally.check("on a line of its own", chat.saw.endswith("\r\n"), chat.saw[-60:])
     chat = Chat(folder / "signals", "--max-tokens", "-1", "--ignore-eos", "--ctx", "100000")
     chat.keys("tell me everything\r")
-    time.sleep(0.5 * PATIENCE)
+    chat.await_hold()  # the answer is more than the terminal holds: it waits for us to read
     chat.keys("typed ahead")
-    time.sleep(2)  # the answer is more than the terminal holds: it waits for us to read
+    time.sleep(0.2)  # it has come, by and large; where it has not, it comes to the prompt
     chat.keys("\3")
-    got = chat.await_prompt()
+    got = chat.await_prompt(r">>> (\x1b\[[0-9;?]*[A-Za-z])*(typed ahead(\x1b\[[0-9;?]*[A-Za-z])*)?$")
     tally.check("what is typed meanwhile is not mixed in", got.rfind("typed ahead") < 0 or got.rfind("typed ahead") > got.rfind(">>> "), got[-200:])
     chat.keys("\25")
     chat.keys("/stats\r")
@@ -235,9 +246,7 @@ def test_stop(folder):
     chat.keys("half ")
     chat.read("half $")
     chat.keys("\32")
-    until = time.monotonic() + 10
-    while time.monotonic() < until and not os.waitpid(chat.pid, os.WNOHANG | os.WUNTRACED)[0]:
-        time.sleep(0.01)
+    until(lambda: os.waitpid(chat.pid, os.WNOHANG | os.WUNTRACED)[0])
     tally.check("stopped: the terminal is a terminal", termios.tcgetattr(chat.fd)[3] & termios.ICANON and "2004l" in chat.read("2004l"))
     os.kill(chat.pid, signal.SIGCONT)
     chat.read("half ")
@@ -254,7 +263,7 @@ def test_resize(folder):
     chat.read("x{10}")
     chat.resize(40)
     os.kill(chat.pid, signal.SIGWINCH)
-    time.sleep(0.2 * PATIENCE)
+    chat.read("x{10}")  # it is drawn anew
     chat.say("y")
     tally.check("a line outlives a resize", chat.saved(folder) == ["x" * 60 + "y"], chat.saved(folder))
     chat.leave()
@@ -262,14 +271,14 @@ def test_resize(folder):
 
 def test_held(folder):
     """Output that is held while the window changes: the answer goes on after it."""
-    chat = Chat(folder / "held", "--max-tokens", "-1", "--ignore-eos", "--ctx", "600")
+    chat = Chat(folder / "held", "--max-tokens", "-1", "--ignore-eos", "--ctx", "2000")
     chat.keys("tell me everything\r")
-    time.sleep(0.3 * PATIENCE)
+    chat.read(r"everything[\s\S]*\n[\s\S]{5}")  # in the midst of the answer
     chat.keys("\23")  # Ctrl-S
-    time.sleep(0.5 * PATIENCE)
+    chat.await_hold()
     chat.resize(40)
     os.kill(chat.pid, signal.SIGWINCH)
-    time.sleep(0.2 * PATIENCE)
+    chat.await_hold()
     chat.keys("\21")
     tally.check("an answer outlives it", "error" not in chat.await_prompt(), chat.saw[-200:])
     tally.check("and so does the conversation", chat.saved(folder) == ["tell me everything"])
@@ -316,7 +325,7 @@ def test_inspect():
 
 def test_progress():
     """A bar while a prompt is read that takes more than a second, and nothing of it is left on stdout."""
-    big = HERE.parents[1] / "build" / "models" / "smollm2"
+    big = BUILD / "models" / "smollm2"
     if not big.exists():
         return tally.skip("a bar while a long prompt is read", "smollm2 is not there")
     master, slave = pty.openpty()

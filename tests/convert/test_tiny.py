@@ -189,7 +189,7 @@ def refusals(importer):
 
 def lines_of_a_full_disk(label, *args, env=None):
     """One line on stderr, an error, and nothing on stdout where files cannot be longer than 4 kB."""
-    done = subprocess.run([BINARY, *map(str, args)], capture_output=True, timeout=60, restore_signals=False,  # SIGXFSZ stays ignored
+    done = subprocess.run([BINARY, *map(str, args)], capture_output=True, timeout=300, restore_signals=False,  # SIGXFSZ stays ignored
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)), env={**os.environ, **(env or {})})
     lines = done.stderr.decode().splitlines()
     good = done.returncode == 1 and not done.stdout and len(lines) == 1 and lines[0].startswith("tern: error: ") and "File too large" in lines[0]

@@ -24,7 +24,7 @@ __attribute__((visibility("default"))) const plugin *tern_cuda_plugin(void)
 
 
 def run(binary, *flags):
-    done = subprocess.run([binary, "logits", MODEL, "--ids", "1,2,3", *flags], capture_output=True, timeout=60,
+    done = subprocess.run([binary, "logits", MODEL, "--ids", "1,2,3", *flags], capture_output=True, timeout=300,
                           env={**os.environ, "NO_COLOR": "1"})
     return done.returncode, done.stdout, done.stderr.decode().strip()
 

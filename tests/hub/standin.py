@@ -46,12 +46,12 @@ class Fault:
     body: bytes = b""
     truncate: int = -1  # so many bytes of the body, then a tidy end of the connection
     reset_after: int = -1  # so many bytes, then a reset
-    stall_after: int = -1  # so many bytes, then silence
     flip: bool = False  # a wrong byte
     no_ranges: bool = False  # the whole file, whatever was asked
     wrong_range: bool = False  # other bytes than were asked
     longer: bool = False  # more bytes than are listed
     pace: float = 0  # seconds before each 64 KiB
+    hold_from: int = -1  # the file's bytes from there on wait until this changes
     location: str = ""  # of a redirect, instead of the content host
 
 
@@ -92,6 +92,7 @@ class Hub:
         self.gzip = False  # answers of the API come compressed
         self.signed, self.used = 0, set()  # signatures of addresses on the content host
         self.expire_signatures = False  # each is good for one request
+        self.over = False
 
     def __enter__(self):
         self.servers = []
@@ -105,6 +106,7 @@ class Hub:
         return self
 
     def __exit__(self, *_):
+        self.over = True
         for server in self.servers:
             server.shutdown()
             server.server_close()
@@ -319,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
         if f.longer:
             data = data + b"more"
         status, wanted = 200, self.headers.get("Range")
-        total = len(data)
+        total, first = len(data), 0
         if wanted and not f.no_ranges:
             first, _, last = wanted.removeprefix("bytes=").partition("-")
             first, last = int(first), min(int(last), total - 1) if last else total - 1
@@ -337,15 +339,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if not self.with_body:
             return None
-        stops = [n for n in (f.truncate, f.reset_after, f.stall_after) if n >= 0]
+        stops = [n for n in (f.truncate, f.reset_after) if n >= 0]
         stop = min(stops[0], len(data)) if stops else len(data)
         for at in range(0, stop, 65536):
             if f.pace:
                 time.sleep(f.pace)
+            while 0 <= f.hold_from <= first + at and not self.hub.over:
+                time.sleep(0.005)
             self.wfile.write(data[at : min(at + 65536, stop)])
         self.wfile.flush()
-        if f.stall_after >= 0:
-            time.sleep(4)
         if f.reset_after >= 0:  # a reset and no tidy end
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if stops:

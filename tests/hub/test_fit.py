@@ -18,17 +18,18 @@ GEMMA = HERE.parent / "golden" / "gemma3-bf16" / "model"
 tally = Tally()
 
 
-def available():
+def memory():
+    """Of the whole machine: what is free may be more in a moment, this may not."""
     for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
+        if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
 def vast(folder, share):
-    """A llama of one layer whose table takes `share` times the memory that is free: all of it holes."""
+    """A llama of one layer whose table takes `share` times the machine's memory: all of it holes."""
     width = 4096
-    rows = int(available() * share) // (2 * width)
+    rows = int(memory() * share) // (2 * width)
     shapes = {
         "model.embed_tokens.weight": [rows, width],
         "model.norm.weight": [width],
@@ -65,7 +66,7 @@ def line(label, done, *words):
 def test_weights(folder):
     home = Path(folder) / "home"
     try:
-        vast(home / "models" / "vast", 3)
+        vast(home / "models" / "vast", 2)
     except OSError as e:
         tally.skip("a model larger than the memory", f"no file of that size here: {e}", 6)
         return
@@ -86,10 +87,14 @@ def test_context():
     tally.check("inspect of a context that is too long", 0 < done["largest_context"] < 10**9 and done["total"] > done["free"], done)
     tally.check("its parts make its total", done["total"] == done["weights"] + done["owned"] + done["kv"] + done["scratch"], done)
     tally.check("its kinds make its keys and values", sum(k["bytes"] for k in done["kv_kinds"]) == done["kv"] and sum(k["per_token"] for k in done["kv_kinds"]) == done["kv_per_token"], done)
-    said = line("run refuses it", tern("run", MODEL, "x", "--raw", "--ctx", "1000000000"), "a context of 1000000000 needs", "bytes a token", "is the largest that fits")
-    largest = int(said.split("--ctx ")[1].split()[0]) if "--ctx " in said else 0
-    smaller = tern("run", MODEL, "x", "--raw", "--max-tokens", "2", "--ctx", str(largest * 9 // 10))
-    tally.check("and the context that it names is taken (less a tenth: memory moves)", largest > 0 and smaller.status == 0, smaller.err)
+    for _ in range(20):  # memory moves: others may take some between the two
+        refusal = tern("run", MODEL, "x", "--raw", "--ctx", "1000000000")
+        largest = int(refusal.error_line.split("--ctx ")[1].split()[0]) if "--ctx " in refusal.error_line else 0
+        smaller = tern("run", MODEL, "x", "--raw", "--max-tokens", "2", "--ctx", str(largest * 9 // 10))
+        if not largest or smaller.status == 0:
+            break
+    line("run refuses it", refusal, "a context of 1000000000 needs", "bytes a token", "is the largest that fits")
+    tally.check("and the context that it names is taken (less a tenth)", largest > 0 and smaller.status == 0, smaller.err)
     quantised = json.loads(tern("inspect", MODEL, "--json", "--ctx", "1000000000", "--kv-bits", "4", "--quantized-kv-start", "0", "--kv-group-size", "32").out)["memory"]
     tally.check("quantised keys leave room for more", quantised["largest_context"] > done["largest_context"], quantised)
     kinds = json.loads(tern("inspect", GEMMA, "--json").out)["memory"]["kv_kinds"]

@@ -4,7 +4,6 @@ library; huggingface_hub from build/oracle where it is there)."""
 import fcntl
 import json
 import os
-import pty
 import random
 import shutil
 import subprocess
@@ -18,7 +17,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from standin import Fault, Hub  # noqa: E402
 from tally import Tally  # noqa: E402
 from terncli import BINARY, tern  # noqa: E402
-from test_pull import BIG, ORACLE, Home, refused, tiny, start  # noqa: E402
+from test_pull import BIG, ORACLE, Home, on_terminal, refused, tiny, start  # noqa: E402
+from waiting import DEADLINE, hear, hear_all, until  # noqa: E402
 
 tally = Tally()
 
@@ -251,15 +251,16 @@ def test_spelling(hub):
 def test_busy(hub):
     """rm and gc beside a download."""
     repo = hub.repo("org/slow", tiny() | {"model.safetensors": BIG})
-    repo.fault("model.safetensors", Fault(pace=0.01))
+    slow = Fault(hold_from=100000)
+    repo.fault("model.safetensors", slow)
     with Home(hub) as home:
         process = start(home, "org/slow")
-        while not list(home.cache.glob("*/blobs/*.incomplete")):
-            time.sleep(0.01)
+        until(lambda: list(home.cache.glob("*/blobs/*.incomplete")) or process.poll() is not None)
         done = tern("gc", "--yes", env=home.env)
         tally.check("gc passes over a repo that is being pulled", done.status == 0 and "passed over" in done.err, done.err)
         refused("rm refuses", tern("rm", "org/slow", "--yes", env=home.env), "another process is downloading")
-        process.communicate(timeout=60)
+        slow.hold_from = -1
+        process.communicate(timeout=DEADLINE)
         tally.check("the download ends well", process.returncode == 0 and not home.whole(repo))
     with Home(hub) as home:  # pulls and collections at random, side by side
         repo.faults.clear()
@@ -312,14 +313,11 @@ def test_ask(hub):
     for answer, goes in (b"n\n", False), (b"\n", False), (b"\x04", False), (b"y\n", True):
         with Home(hub) as home:
             home.pull("org/ask")
-            leader, follower = pty.openpty()
-            process = subprocess.Popen([BINARY, "rm", "org/ask"], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
-            os.close(follower)
-            said = b""
-            while b"[y/N]" not in said:
-                said += os.read(leader, 1000)
+            process, leader = on_terminal(home, "rm", "org/ask", asks=True)
+            hear(leader, lambda said: b"[y/N]" in said)
             os.write(leader, answer)
-            process.communicate(timeout=20)
+            hear_all(leader)
+            process.communicate(timeout=DEADLINE)
             os.close(leader)
             tally.check(f"the answer {answer!r}", home.repo(repo.id).exists() != goes and process.returncode == (0 if goes else 1))
 
@@ -335,17 +333,14 @@ def test_meanwhile(hub):
             other = home.repo(repo.id) / "snapshots" / ("d" * 40)
             if words[0] == "rm":
                 other.mkdir()
-            leader, follower = pty.openpty()
-            process = subprocess.Popen([BINARY, *words], env={**os.environ, **home.env}, stdin=follower, stdout=subprocess.PIPE, stderr=follower)
-            os.close(follower)
-            said = b""
-            while b"[y/N]" not in said:
-                said += os.read(leader, 1000)
+            process, leader = on_terminal(home, *words, asks=True)
+            said = hear(leader, lambda said: b"[y/N]" in said)
             other.mkdir(exist_ok=True)
             (other / "config.json").symlink_to("../../blobs/" + (home.snapshot(repo) / "config.json").resolve().name)
             (other / "more").symlink_to("../../blobs/" + blob.name)
             os.write(leader, b"y\n")
-            process.communicate(timeout=20)
+            said += hear_all(leader)
+            process.communicate(timeout=DEADLINE)
             os.close(leader)
             tally.check(f"{words[0]}: what is used now is there", (other / "config.json").exists() and (other / "more").exists() and process.returncode == 0, said)
             tally.check(f"{words[0]}: the rest of the plan is done", home.snapshot(repo).exists() == (words[0] == "gc"))

@@ -182,7 +182,7 @@ def run(job, verbose=False):
     return f"no difference: {equal} outputs equal, {len(hidden)} that the reference does not hold by themselves", True
 
 
-def verdict_of(job, timeout=120):
+def verdict_of(job, timeout=600):
     """The verdict on one failing comparison, from a process of its own. For run_live.py."""
     try:
         done = subprocess.run(

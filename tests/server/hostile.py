@@ -9,7 +9,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from serving import GOLDEN, Server, chat  # noqa: E402
+from serving import DEADLINE, GOLDEN, Server, chat  # noqa: E402
 from tally import Tally  # noqa: E402
 
 tally = Tally()
@@ -159,7 +159,7 @@ def test_texts(s):
 
 def raw(s, text, half=False):
     """What comes back for bytes on a socket."""
-    sock = socket.create_connection(("127.0.0.1", s.port), timeout=10)
+    sock = socket.create_connection(("127.0.0.1", s.port), timeout=DEADLINE)
     try:
         sock.sendall(text)
         if half:

@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 from terncli import BINARY  # noqa: E402
+from waiting import DEADLINE, until  # noqa: E402, F401 (for those who import this)
 
 GOLDEN = HERE.parent / "golden"
 EOS = 319  # of the checkpoints in tests/golden
@@ -46,7 +46,7 @@ class Server:
     def __exit__(self, *_):
         self.end()
 
-    def end(self, number=15, timeout=60):
+    def end(self, number=15, timeout=DEADLINE):
         """Sends the signal, waits; returns the exit status."""
         if self.status is None:
             self.process.send_signal(number)
@@ -58,7 +58,7 @@ class Server:
             self.status = self.process.returncode
         return self.status
 
-    def connect(self, timeout=120):
+    def connect(self, timeout=2 * DEADLINE):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def ask(self, path, body=None, method=None, headers=None):
@@ -99,16 +99,6 @@ class Server:
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) * 1024
         return 0
-
-
-def until(condition, seconds=20):
-    """Whether the condition came true in that time."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def chat(text, **fields):

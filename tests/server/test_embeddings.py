@@ -115,7 +115,7 @@ def test_leaving(s):
     """A client that leaves takes its jobs along."""
     c = s.connect()
     c.request("POST", PATH, json.dumps({"input": ["x" * 1000] * 1500}))
-    until(lambda: s.metric("requests_running") > 0, 5)
+    until(lambda: s.metric("requests_running") > 0)
     c.close()
     tally.check("leaves", until(lambda: s.metric("requests_running") == 0 and s.metric("requests_waiting") == 0))
     tally.check("gives its state back", s.metric("state_bytes") == 0)

@@ -23,7 +23,7 @@ def blocks(language):
 
 
 def run(label, command, **more):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, **more)
     tally.check(label, done.returncode == 0 and done.stdout.strip() and '"error"' not in done.stdout, f"{done.returncode} {done.stdout[-300:]} {done.stderr[-600:]}")
 
 

@@ -40,6 +40,7 @@ typedef struct house {
   pthread_cond_t news;
   int tokens; /* of all jobs */
   int ended;
+  bool held; /* the worker stands still at the next token, until this is over */
 } house;
 
 static uint64_t hash(const float *row, int n)
@@ -84,6 +85,8 @@ static void on_token(void *user, const reply *r)
   pthread_mutex_lock(&s->house->lock);
   s->house->tokens++;
   pthread_cond_broadcast(&s->house->news);
+  while (s->house->held)
+    pthread_cond_wait(&s->house->news, &s->house->lock);
   pthread_mutex_unlock(&s->house->lock);
   if ((int)s->n_ids == s->cancel_at)
     sched_cancel(s->house->scheduler, &s->job);
@@ -141,6 +144,14 @@ static void await_tokens(house *h, int tokens, int jobs)
   pthread_mutex_lock(&h->lock);
   while (h->tokens < tokens && h->ended < jobs)
     pthread_cond_wait(&h->news, &h->lock);
+  pthread_mutex_unlock(&h->lock);
+}
+
+static void hold(house *h, bool held)
+{
+  pthread_mutex_lock(&h->lock);
+  h->held = held;
+  pthread_cond_broadcast(&h->news);
   pthread_mutex_unlock(&h->lock);
 }
 
@@ -804,9 +815,11 @@ static void what_is_wrong_at_once_is_refused_at_once(void **state)
   assert_int_equal(sched_submit(h.scheduler, jobs, 1, &err), TERN_E_USAGE);
   s[0].prompt[3] = 1;
   assert_int_equal(sched_submit(h.scheduler, jobs, 3, &err), TERN_E_LIMIT); /* more than ever fit */
+  hold(&h, true);
   assert_int_equal(sched_submit(h.scheduler, jobs, 2, &err), TERN_OK);
   assert_int_equal(sched_submit(h.scheduler, jobs + 2, 1, &err), TERN_E_BUSY);
   sched_cancel(h.scheduler, jobs[1]); /* it waits, and leaves all the same */
+  hold(&h, false);
   await_end(&h, &s[1]);
   assert_false(s[1].started);
   assert_int_equal(sched_submit(h.scheduler, jobs + 2, 1, &err), TERN_OK);
