@@ -83,14 +83,13 @@ void oai_answer_fault(srv_response *a, const oai_fault *f)
 }
 
 /* What is wrong with a shared field that was made of another one is wrong with that. */
-static void rename_fault(oai_fault *f, const char *made, const char *asked)
+static void rename_fault(oai_fault *f, const conversation_own *own)
 {
-  if (!asked || !f->param || strcmp(f->param, made) != 0)
-    return;
-  tern_error err = f->err;
-  f->param = asked;
-  if (!strncmp(err.text, made, strlen(made)))
-    err_set(&f->err, err.status, "%s%s", asked, err.text + strlen(made));
+  for (const conversation_name *n = own->names; n && n->made; n++)
+    oai_rename(f, n->made, n->asked);
+  for (const srv_fields *const *t = own->fields; t && *t; t++)
+    if (fields_rename(*t, f))
+      return;
 }
 
 /* NULL: the response has the error. */
@@ -127,8 +126,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   }
   if (ok)
     return v;
-  rename_fault(&fault, "messages", own.asked);
-  rename_fault(&fault, "max_tokens", own.asked_tokens);
+  rename_fault(&fault, &own);
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;

@@ -123,6 +123,21 @@ bool fields_move(const srv_fields *f, const json_t *body, json_t *to, oai_fault 
   return true;
 }
 
+bool fields_rename(const srv_fields *f, oai_fault *fault)
+{
+  for (size_t i = 0; i < f->n; i++) {
+    const srv_field *row = &f->rows[i];
+    char name[100];
+    if (!row->to || !fault->param || strcmp(row->to, fault->param) != 0)
+      continue;
+    snprintf(name, sizeof name, "%s%s", f->within, row->name);
+    oai_rename(fault, row->to, name);
+    fault->param = row->name; /* as where the table is checked */
+    return true;
+  }
+  return false;
+}
+
 /* ---- telling ---- */
 
 static json_t *values_json(const char *text)

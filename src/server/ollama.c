@@ -136,8 +136,11 @@ static bool move_look_back(const server *s, const json_t *options, json_t *to, o
 static bool fix_message(json_t *message, size_t at, oai_fault *fault)
 {
   json_t *images = json_object_get(message, "images"), *name = json_object_get(message, "tool_name");
-  if (images && !json_is_null(images) && (!json_is_array(images) || json_array_size(images)))
-    return oai_wrong(fault, "messages", "message %zu: images: not supported here", at);
+  if (images && !json_is_null(images) && (!json_is_array(images) || json_array_size(images))) {
+    fault->param = "messages";
+    err_set(&fault->err, TERN_E_USAGE, "messages[%zu]: images: not supported here", at);
+    return false;
+  }
   json_object_del(message, "images");
   if (name && !json_object_get(message, "name"))
     json_object_set(message, "name", name);
@@ -373,6 +376,14 @@ static bool is_chat(const conversation *v)
 
 /* ---- the routes ---- */
 
+#define NAMES                                                                                                          \
+  {"max_tokens", "options.num_predict"}, {"reasoning_effort", "think"}, {"chat_template_kwargs", "think"},             \
+  {                                                                                                                    \
+    NULL, NULL                                                                                                         \
+  }
+static const conversation_name chat_names[] = {NAMES}, generate_names[] = {{"messages", "prompt"}, NAMES};
+static const srv_fields *const tables[] = {&option_fields, NULL};
+
 /* A request without anything to answer asks whether the model is there, which it always is. */
 static void answer_load(const server *s, const json_t *root, const json_t *name, bool chats, srv_response *a)
 {
@@ -419,8 +430,8 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
   conversation_own own = {.data = name,
                           .free = free_name,
                           .fills = json_integer_value(json_object_get(options, "num_predict")) < 0,
-                          .asked = chats ? "messages" : "prompt",
-                          .asked_tokens = "options.num_predict"};
+                          .names = chats ? chat_names : generate_names,
+                          .fields = tables};
   const dialect *d = chats ? &chat_dialect : is_raw(root) ? &raw_dialect : &generate_dialect;
   conversation_answer(s, q, to, own, d, a);
 }

@@ -46,6 +46,7 @@ typedef struct oai_fault {
   const char *param; /* points into the request's root, or is a literal */
   const char *code;  /* NULL: as srv_fault has it */
   int status;        /* of HTTP; 0: as the error's own */
+  size_t message; /* 1 + the place in `messages` of what is wrong, where the text begins "messages[…]"; 0: no one */
   tern_error err;
 } oai_fault;
 
@@ -66,6 +67,12 @@ bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __a
 /* The same about a field of an object within the body: `within` is "options." or the like, or "". */
 bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Calls what is wrong by the name that it has where it was asked for: `made` at the text's beginning and as `param`
+ * becomes `asked`. Nothing happens to another field's fault. */
+void oai_rename(oai_fault *fault, const char *made, const char *asked);
+/* The same where one message is at fault, which was made of an element of the field `asked`; -1: of all of it. */
+void oai_rename_message(oai_fault *fault, const char *asked, long element);
 
 /* openai_tools.c: the fields of tools and reasoning, each alone; then what they mean for this model: the template's
  * variables and tools, and how answers are taken apart, but for `opened`. */

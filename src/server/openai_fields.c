@@ -40,6 +40,36 @@ bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const
   return false;
 }
 
+/* Behind `begin` at the text's beginning stands `rest` from now on. */
+static void put_before(oai_fault *fault, const char *param, const char *begin, const char *rest)
+{
+  tern_error old = fault->err;
+  size_t skip = (size_t)(rest - fault->err.text);
+  fault->param = param;
+  err_set(&fault->err, old.status, "%s%s", begin, old.text + skip);
+}
+
+void oai_rename(oai_fault *fault, const char *made, const char *asked)
+{
+  size_t n = strlen(made);
+  if (!fault->param || strcmp(fault->param, made) != 0)
+    return;
+  if (!strncmp(fault->err.text, made, n))
+    put_before(fault, asked, asked, fault->err.text + n);
+  fault->param = asked;
+}
+
+void oai_rename_message(oai_fault *fault, const char *asked, long element)
+{
+  char begin[100];
+  const char *end = strchr(fault->err.text, ']');
+  if (!fault->message || !end)
+    return;
+  snprintf(begin, sizeof begin, element < 0 ? "%.60s" : "%.60s[%ld]", asked, element);
+  put_before(fault, asked, begin, end + 1);
+  fault->message = 0;
+}
+
 static bool wrong_type(oai_fault *fault, const char *param, const char *wanted, const json_t *value)
 {
   char is[100];

@@ -151,23 +151,24 @@ static bool move_tools(const response *r, json_t *to, oai_fault *fault)
   return fault->err.status == TERN_OK;
 }
 
+static const srv_field reasoning_rows[] = {
+    {"effort", FIELD_IS_STRING, 0, 0, "reasoning_effort", NULL, NULL, false},
+    {"summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
+    {"generate_summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
+};
+static const srv_fields reasoning_fields = SRV_FIELDS(reasoning_rows, "reasoning.");
+
 /* A summary is of what is not shown elsewhere: here all is. */
 static bool move_reasoning(const server *s, const response *r, json_t *to, oai_fault *fault)
 {
-  static const srv_field members[] = {
-      {"effort", FIELD_IS_STRING, 0, 0, "reasoning_effort", NULL, NULL, false},
-      {"summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
-      {"generate_summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
-  };
-  static const srv_fields fields = SRV_FIELDS(members, "reasoning.");
   json_t *reasoning = json_object_get(r->body, "reasoning"), *copy = json_copy(reasoning);
-  bool ok = !reasoning || fields_check(&fields, copy, fault);
+  bool ok = !reasoning || fields_check(&reasoning_fields, copy, fault);
   const char *effort = json_string_value(json_object_get(copy, "effort"));
   bool with_tools = json_array_size(json_object_get(r->body, "tools")) > 0;
   if (ok && effort && !oai_template_has(s, with_tools, "reasoning_effort") &&
       (strcmp(effort, "none") != 0 || !oai_template_has(s, with_tools, "enable_thinking")))
     ok = oai_wrong(fault, "reasoning", "effort: the model's chat template has no such levels");
-  ok = ok && (!copy || fields_move(&fields, copy, to, fault));
+  ok = ok && (!copy || fields_move(&reasoning_fields, copy, to, fault));
   if (!ok)
     fault->param = "reasoning";
   json_decref(copy);
@@ -178,7 +179,8 @@ static bool move_reasoning(const server *s, const response *r, json_t *to, oai_f
 static json_t *shared_of(const server *s, const response *r, oai_fault *fault)
 {
   json_t *to = json_object();
-  json_t *messages = resp_messages(r->items, json_object_get(r->body, "instructions"), fault);
+  size_t earlier = json_array_size(r->items) - json_array_size(r->input);
+  json_t *messages = resp_messages(r->items, earlier, json_object_get(r->body, "instructions"), fault);
   if (messages && to && json_object_set_new(to, "messages", messages) == 0 &&
       fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_reasoning(s, r, to, fault))
     return to;
@@ -511,6 +513,8 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 void resp_create(server *s, const srv_request *q, srv_response *a)
 {
   static const dialect is = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail};
+  static const conversation_name names[] = {{"messages", "input"}, {NULL, NULL}};
+  static const srv_fields *const tables[] = {&resp_fields, &reasoning_fields, NULL};
   json_t *body;
   oai_fault fault = {0};
   if (!srv_body(q, a, &body))
@@ -518,10 +522,8 @@ void resp_create(server *s, const srv_request *q, srv_response *a)
   response *r = open_response(s, q->number, body, &fault);
   json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
-    conversation_answer(
-        s, q, root,
-        (conversation_own){.data = r, .free = free_response, .asked = "input", .asked_tokens = "max_output_tokens"},
-        &is, a);
+    conversation_own own = {.data = r, .free = free_response, .names = names, .fields = tables};
+    conversation_answer(s, q, root, own, &is, a);
     return;
   }
   oai_answer_fault(a, &fault);
