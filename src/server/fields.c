@@ -85,7 +85,9 @@ static bool check_row(const srv_fields *f, const srv_field *row, const json_t *v
   if (!row->only || is_neutral(row, value))
     return true;
   fault->code = "unsupported_parameter";
-  return oai_wrong_in(fault, f->within, row->name, "only %s is supported here", row->only);
+  bool says_why = row->note && strncmp(row->note, "let be", strlen("let be")) != 0;
+  return oai_wrong_in(fault, f->within, row->name, "only %s is supported here%s%s", row->only, says_why ? ": " : "",
+                      says_why ? row->note : "");
 }
 
 bool fields_check(const srv_fields *f, json_t *body, oai_fault *fault)

@@ -112,6 +112,8 @@ void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const
 void oai_begin_whole(const oai_writer *w, buf *out);
 void oai_add_whole(oai_writer *w, int index, const choice *c, const answer_parts *said, const char *finish, buf *out);
 void oai_end_whole(json_t *usage, buf *out);
+/* A token with its alternatives, as chat completions have it. NULL: no memory. */
+json_t *oai_token_json(const server *s, const choice_token *t);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);

@@ -54,18 +54,22 @@ static json_t *chat_token(const server *s, int32_t id, float logprob)
   return out;
 }
 
+json_t *oai_token_json(const server *s, const choice_token *t)
+{
+  json_t *one = chat_token(s, t->id, t->logprob), *top = json_array();
+  for (int k = 0; k < t->n_top; k++)
+    json_array_append_new(top, chat_token(s, t->top_ids[k], t->top_values[k]));
+  json_object_set_new(one, "top_logprobs", top);
+  return one;
+}
+
 /* Token by token, as text: a long answer with all its alternatives would be a large tree. */
 static void add_chat_logprobs(const server *s, const choice_part *p, buf *out)
 {
   buf_adds(out, "{\"content\":[");
   for (size_t i = 0; i < p->n_tokens; i++) {
-    const choice_token *t = &p->tokens[i];
-    json_t *one = chat_token(s, t->id, t->logprob), *top = json_array();
-    for (int k = 0; k < t->n_top; k++)
-      json_array_append_new(top, chat_token(s, t->top_ids[k], t->top_values[k]));
-    json_object_set_new(one, "top_logprobs", top);
     buf_adds(out, i ? "," : "");
-    srv_add_json(out, one);
+    srv_add_json(out, oai_token_json(s, &p->tokens[i]));
   }
   buf_adds(out, "],\"refusal\":null}");
 }
