@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "engine/about.h"
 #include "engine/sample.h"
 #include "format/json_util.h"
 #include "server/keys.h"
@@ -118,6 +119,7 @@ tern_status server_open(tern_model *m, const server_options *options, server_soc
   pthread_cond_init(&s->quiet, &clock);
   pthread_condattr_destroy(&clock);
   s->longest_piece = srv_longest_piece(m);
+  s->parameters = about_parameters(m->net);
   s->death_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;

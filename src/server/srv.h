@@ -38,6 +38,7 @@ struct server {
   int active;           /* requests whose route has begun and whose answer is not out */
   size_t held;          /* bytes of large bodies that are in memory */
   size_t longest_piece; /* bytes of the tokenizer's longest token; fixed at open */
+  double parameters;    /* values of the weights; likewise */
   pthread_t turns[SRV_TURNS];
   int n_turns; /* of `turns` that are taken: the first ones */
   bool draining;

@@ -239,6 +239,13 @@ def test_info(s):
     tally.check("show: template", "messages" in shown["template"] and shown["capabilities"] == ["completion"], shown)
     info = shown["model_info"]
     tally.check("show: model_info", info["llama.context_length"] == 1024 and info["general.architecture"] == "llama", info)
+    config = json.loads((GOLDEN / "llama-4bit" / "model" / "config.json").read_text())
+    want = {"embedding_length": "hidden_size", "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads", "attention.head_count_kv": "num_key_value_heads", "vocab_size": "vocab_size"}
+    tally.check("show: numbers", all(info[f"llama.{k}"] == config[v] for k, v in want.items()), info)
+    details = shown["details"]
+    tally.check("show: details", details["quantization_level"].startswith("affine 4-bit") and details["parameter_size"].endswith("K") and details["context_length"] == 1024 and details["embedding_length"] == config["hidden_size"], details)
+    tally.check("show: parameters", 1000 * int(details["parameter_size"][:-1]) - 500 <= info["general.parameter_count"] <= 1000 * int(details["parameter_size"][:-1]) + 500, f"{info} {details}")
+    tally.check("tags: details", s.ask("/api/tags")[1]["models"][0]["details"] == details == running[0]["details"], details)
     tally.check("show: name", s.ask("/api/show", {"name": "alias"})[1] == shown)
     status, got, _ = s.ask("/api/show", {"model": "other"})
     tally.check("show: 404", status == 404 and "other" in got["error"], got)
