@@ -31,6 +31,7 @@ struct server {
   int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
+  atomic_int connections;         /* that are open */
   atomic_uint_least64_t responses[SRV_CLASSES];
   pthread_mutex_t log_lock, library;
   pthread_mutex_t lock; /* guards what follows */
@@ -94,6 +95,7 @@ typedef struct srv_response {
   int retry_after; /* seconds; 0: none */
   srv_source source;
   bool gone; /* the client has left: nobody to answer */
+  bool last; /* the connection ends with this answer */
 } srv_response;
 
 typedef void srv_route(server *s, const srv_request *q, srv_response *a);
