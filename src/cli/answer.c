@@ -250,7 +250,7 @@ tern_status answer_chat_ids(const answerer *r, const json_t *messages, int32_t *
 tern_status answer_raw_ids(const answerer *r, const char *text, size_t length, int32_t **ids, size_t *n,
                            tern_error *err)
 {
-  return prompt_encode(r->model, text, length, true, ids, n, err);
+  return prompt_encode(r->model, NULL, text, length, true, ids, n, err);
 }
 
 tern_status answer_add_message(json_t *messages, const char *role, const char *text, size_t length, tern_error *err)

@@ -76,7 +76,9 @@ static bool open_readers(conversation *v, tern_error *err)
 
 void oai_answer_fault(srv_response *a, const oai_fault *f)
 {
-  if (f->status || f->code)
+  if (f->err.status == TERN_E_CANCELLED) /* encoding was: the client has left */
+    a->gone = true;
+  else if (f->status || f->code)
     srv_error(a, f->status ? f->status : srv_http_status(f->err.status), f->param, f->code, f->err.text);
   else
     srv_fault(a, f->param, &f->err);
@@ -112,6 +114,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->lines = a->type != NULL;
   v->number = q->number;
   v->request.fills = own.fills;
+  v->request.ask = srv_ask(&v->fd);
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)

@@ -18,6 +18,7 @@ typedef struct oai_prompt {
 typedef struct oai_request {
   bool counts; /* set before reading: the prompt is to be counted and may be longer than the context */
   bool fills;  /* set before reading: the answer may go on until the context is full */
+  tok_ask ask; /* set before reading: whether the client waits; encoding its prompt may take long */
   bool chat;   /* else a text completion */
   bool stream, include_usage;
   bool logprobs;

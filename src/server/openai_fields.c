@@ -407,8 +407,8 @@ static bool add_text_prompt(const server *s, const json_t *text, oai_request *r,
     return false;
   if (srv_check_length(s, json_string_length(text), &fault->err) != TERN_OK)
     return too_long(fault, "prompt");
-  if (prompt_encode(s->model, json_string_value(text), json_string_length(text), true, &p->ids, &p->n, &fault->err) !=
-      TERN_OK)
+  if (prompt_encode(s->model, &r->ask, json_string_value(text), json_string_length(text), true, &p->ids, &p->n,
+                    &fault->err) != TERN_OK)
     return failed(fault, "prompt");
   r->n_prompts++;
   return true;
@@ -472,7 +472,8 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
     return failed(fault, "messages");
   r->parts.opened = r->parts.reasoning && parts_opened(r->parts.reasoning, text, length, prompt_continues(variables));
   bool fits = r->counts || srv_check_length(s, length, &fault->err) == TERN_OK;
-  tern_status status = fits ? prompt_encode_chat(s->model, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
+  tern_status status =
+      fits ? prompt_encode_chat(s->model, &r->ask, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
   mem_free(text);
   if (!fits)
     return too_long(fault, "messages");
@@ -553,6 +554,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
   json_t *value;
   *out = (oai_request){.counts = out->counts,
                        .fills = out->fills,
+                       .ask = out->ask,
                        .chat = is_chat,
                        .n = 1,
                        .sampling = s->options.sampling,

@@ -41,8 +41,9 @@ static tern_status check_sampling(const tern_model *m, const tern_sampling *inhe
 static tern_status check_names(const server_options *o, tern_error *err)
 {
   for (size_t i = 0; i < o->n_names; i++)
-    if (!*o->names[i])
-      return err_set(err, TERN_E_USAGE, "--alias: an empty name");
+    if (!*o->names[i] || !utf8_valid(o->names[i], strlen(o->names[i]), NULL))
+      return err_set(err, TERN_E_USAGE, "--alias: a name that is %s: no request could say it",
+                     *o->names[i] ? "not UTF-8" : "empty");
   return TERN_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "server/server.h"
 #include "text/parts.h"
+#include "text/tok.h"
 
 enum {
   SRV_CLASSES = 6, /* of HTTP status: 1xx to 5xx */
@@ -123,6 +124,8 @@ void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2
 /* Before the work on a body of so many bytes, or on what is as much (SIZE_MAX): waits until few others are at it, where
  * the body is large. False: the client has left meanwhile, or the server is closing. */
 bool srv_turn_begin(server *s, size_t length, int fd);
+/* Whether the client behind *fd still waits, for work that may take long. */
+tok_ask srv_ask(const int *fd);
 /* The thread's turn is over, if it has one: before it waits for the model, and after its route. */
 void srv_turn_end(server *s);
 /* Whether `bytes` more of a large body may be held. */
