@@ -27,6 +27,7 @@ static void close_conversation(conversation *v)
     parts_free(&v->said[i]);
     json_decref(v->call_ids[i]);
   }
+  oai_writer_close(&v->writer);
   oai_clear(&v->request);
   free_own(v->own);
   mem_free(v);

@@ -104,10 +104,12 @@ typedef struct oai_writer {
   int64_t created;
   char id[48];
   size_t offsets[OAI_MOST_CHOICES]; /* of texts so far, in characters: for text_offset */
+  buf head;                         /* what events begin with; empty until the first one */
 } oai_writer;
 
 /* prefix: of the id, a literal. */
 void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
+void oai_writer_close(oai_writer *w);
 /* A whole answer, as text: its beginning, every choice in turn (with what its text was taken apart into, and why it
  * ended), its end, which takes over `usage`. */
 void oai_begin_whole(const oai_writer *w, buf *out);
@@ -122,7 +124,7 @@ void oai_add_first(oai_writer *w, int index, buf *out);
  * on. */
 void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
                    const char *finish, buf *out);
-void oai_add_usage(const oai_writer *w, json_t *usage, buf *out);
+void oai_add_usage(oai_writer *w, json_t *usage, buf *out);
 void oai_add_event(json_t *document, buf *out); /* takes over the reference */
 void oai_add_done(buf *out);
 
