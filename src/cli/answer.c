@@ -250,7 +250,7 @@ tern_status answer_chat_ids(const answerer *r, const json_t *messages, int32_t *
 tern_status answer_raw_ids(const answerer *r, const char *text, size_t length, int32_t **ids, size_t *n,
                            tern_error *err)
 {
-  return prompt_encode(r->model, text, length, true, ids, n, err);
+  return prompt_encode(r->model, NULL, text, length, true, ids, n, err);
 }
 
 tern_status answer_add_message(json_t *messages, const char *role, const char *text, size_t length, tern_error *err)
@@ -275,6 +275,26 @@ static tern_status nothing(size_t n, tern_result *result, tern_error *err)
     return TERN_OK;
   tern_result_clear(result);
   return err_nomem(err, "answer");
+}
+
+static void drop_row(void *user, int64_t position, float *logits)
+{
+  (void)user, (void)position, (void)logits;
+}
+
+/* No answer, but the state behind the prompt, which --prompt-cache-file keeps. */
+static tern_status only_read(tern_session *s, const int32_t *ids, size_t n, const tern_generate_options *o,
+                             tern_result *result, tern_error *err)
+{
+  session_sink sink = {.row = drop_row};
+  session_request request = {.ids = ids, .n = n, .on_read = o->on_prompt, .user = o->user};
+  size_t cached = 0;
+  double start = use_seconds();
+  TRY(session_sync(s->timeline, &request, &sink, &cached, err));
+  TRY(nothing(n, result, err));
+  result->cached_tokens = cached;
+  result->prompt_seconds = use_seconds() - start;
+  return TERN_OK;
 }
 
 /* What stands between the engine and a verb: a bar while a long prompt is read, gone before the first text. */
@@ -310,11 +330,13 @@ tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *i
   options.on_text = pass_text;
   options.on_prompt = show_reading;
   options.user = &to;
-  if (n && options.max_tokens == 0)
+  bool none = n && options.max_tokens == 0;
+  if (none && !r->args->cache_file)
     return nothing(n, result, err);
   session_uncancel(s->timeline);
   sig_watch(cancel, s); /* at once, where a signal has come already */
-  tern_status status = engine_generate(s, ids, n, &options, result, err);
+  tern_status status =
+      none ? only_read(s, ids, n, &options, result, err) : engine_generate(s, ids, n, &options, result, err);
   sig_release();
   say_progress_end();
   return status;

@@ -60,7 +60,7 @@ typedef struct cli_args {
   int numerics, backend; /* tern_numerics, tern_backend */
   int threads, context, prefill_step, max_kv_size, kv_bits, kv_group_size, quantized_kv_start;
   /* the prompt */
-  const char *prompt, *prompt_file, *system, *chat_template, *template_args;
+  const char *prompt, *prompt_file, *system, *chat_template, *template_args, *cache_file;
   /* sampling */
   double temp, top_p, min_p, xtc_probability, xtc_threshold;
   double repetition_penalty, presence_penalty, frequency_penalty;

@@ -18,6 +18,7 @@
 #include "cli/env.h"
 #include "cli/lines.h"
 #include "cli/out.h"
+#include "cli/prompt_cache.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "cli/whole_file.h"
@@ -423,6 +424,7 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
                    "%s: the model has no chat template: --use-default-chat-template gives one, and tern run needs none",
                    dir);
   TRY(tern_session_open(t->r.model, &options, &t->session, err));
+  TRY(prompt_cache_load(a, t->session, err));
   if (a->system) {
     TRY(use_check_utf8("--system", a->system, strlen(a->system), err));
     TRY(set_system(t, a->system, err));
@@ -433,7 +435,9 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
     say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);
   tern_status status = loop(t, err);
   lines_close(t->in);
-  return status;
+  /* However it ended: the conversation is there. */
+  tern_status saved = prompt_cache_save(a, t->session, status == TERN_OK ? err : NULL);
+  return status == TERN_OK ? saved : status;
 }
 
 tern_status verb_chat(const cli_args *a, tern_error *err)

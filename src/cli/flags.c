@@ -55,6 +55,8 @@ const cli_flag cli_flags[] = {
          "ChatML where the model has no template"),
     FLAG("--chat-template-args|--chat-template-config", FLAG_STRING, template_args, SAMPLES, "JSON",
          "an object of variables for the template"),
+    FLAG("--prompt-cache-file", FLAG_STRING, cache_file, ANSWERS, "FILE",
+         "the conversation's state: taken from there where the file is, put there at the end; changes no bit"),
     /* answer */
     NUMBER("--max-tokens|-m", FLAG_INT, max_tokens, V(RUN), -1, MOST_TOKENS, 100, "N",
            "tokens to generate at most; -1: until the context is full"),

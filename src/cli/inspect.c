@@ -11,6 +11,7 @@
 #include "cli/out.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
+#include "engine/about.h"
 #include "engine/fit.h"
 
 /* Both configs' stop ids; the tokenizer's own is not read here. */
@@ -234,7 +235,7 @@ static void print_text(const model *m, const char *dir, const fit *need, const e
       m->profile.fingerprint, profile_loader_name(m->profile.run.loader), profile_graph_name(m->profile.run.graph),
       profile_loop_name(m->profile.run.loop), profile_special_name(m->profile.run.special));
   print_config(&m->config);
-  describe_quantisation(m->cfg, m->quant, quantisation);
+  about_quantisation(m->cfg, m->quant, quantisation);
   err_clean(quantisation);
   out_printf("quantisation  %s\n", quantisation);
   out_printf("audit         complete: %zu tensors, %zu bound, %zu dropped by rule\n", total, bound, total - bound);

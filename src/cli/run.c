@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/answer.h"
 #include "cli/out.h"
+#include "cli/prompt_cache.h"
 #include "cli/verbs.h"
 
 /* Which of the words is MODEL and which PROMPT. One word alone is the model, unless it names none. */
@@ -113,7 +114,9 @@ static tern_status answer(const answerer *r, const int32_t *ids, size_t n, tern_
   tern_result result;
   uint64_t seed = answer_seed(a);
   TRY(tern_session_open(r->model, &options, &s, err));
-  tern_status status = answer_generate(r, s, ids, n, seed, a->json ? stay_silent : print, NULL, &result, err);
+  tern_status status = prompt_cache_load(a, s, err);
+  if (status == TERN_OK)
+    status = answer_generate(r, s, ids, n, seed, a->json ? stay_silent : print, NULL, &result, err);
   if (status == TERN_OK) {
     if (a->json)
       print_json(r, &result, seed);
@@ -125,6 +128,7 @@ static tern_status answer(const answerer *r, const int32_t *ids, size_t n, tern_
     if (a->stats)
       answer_say_stats(&result, seed);
     tern_result_clear(&result);
+    status = prompt_cache_save(a, s, err);
   }
   tern_session_close(s);
   return status;

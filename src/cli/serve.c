@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "cli/answer.h"
 #include "cli/library.h"
 #include "cli/out.h"
@@ -42,6 +43,11 @@ static char *name_of(const char *dir)
   while (last > dir && last[-1] != '/')
     last--;
   return mem_strndup(last, n - (size_t)(last - dir));
+}
+
+static bool is_text(const char *name)
+{
+  return utf8_valid(name, strlen(name), NULL);
 }
 
 /* Requests do not wait for who reads the log: while a pipe is full lines are lost, and then counted. */
@@ -144,7 +150,9 @@ static tern_status serve_named(const cli_args *a, const answerer *r, const serve
   const char **names = mem_array(2 + a->aliases.n, sizeof *names);
   tern_status status = name && names ? TERN_OK : err_nomem(err, "names");
   if (status == TERN_OK) {
-    bool unlisted = typed && strcmp(typed, name) != 0; /* it is the same model */
+    if (!is_text(name)) /* requests are UTF-8, and so are answers: '?' stands for what is not */
+      err_clean(name);
+    bool unlisted = typed && strcmp(typed, name) != 0 && is_text(typed); /* it is the same model */
     names[n++] = name;
     for (size_t i = 0; i < a->aliases.n; i++)
       names[n++] = a->aliases.items[i];

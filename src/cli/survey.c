@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "cli/describe.h"
 #include "cli/out.h"
+#include "engine/about.h"
 #include "text/chat.h"
 
 /* ---- config.json ---- */
@@ -23,7 +24,7 @@ static tern_status look(const cfg *c, const char *dir, quant_config **q, survey 
   const arch *a;
   snprintf(s->type, sizeof s->type, "%.63s", cfg_model_type(c));
   TRY(quant_open(c, q, &s->why));
-  describe_quantisation(c, *q, s->quantisation);
+  about_quantisation(c, *q, s->quantisation);
   TRY(profile_arch(c, NULL, &a, &s->why));
   TRY(model_config_read(c, a, &config, &s->why));
   if (dir)
@@ -67,47 +68,6 @@ static double weight_bytes(const char *path)
   return bytes;
 }
 
-/* The tensor PATH.other beside PATH.own; NULL: `t` is no PATH.own, or there is none. */
-static const st_tensor *beside(const ckpt *c, const st_tensor *t, const char *own, const char *other)
-{
-  char name[1024];
-  size_t n = strlen(t->name), m = strlen(own);
-  if (n < m || strcmp(t->name + n - m, own) != 0 || n - m + strlen(other) >= sizeof name)
-    return NULL;
-  snprintf(name, sizeof name, "%.*s%s", (int)(n - m), t->name, other);
-  return ckpt_find(c, name);
-}
-
-/* Values that a tensor stands for: packed ones count, their scales do not. */
-static double values_of(const model *m, const st_tensor *t)
-{
-  char path[1024];
-  bool quantised = false;
-  quant_params p;
-  double values = (double)t->bytes / (double)st_dtype_size(t->dtype);
-  const st_tensor *packed = beside(m->ckpt, t, ".scales", ".weight");
-  if (!packed)
-    packed = beside(m->ckpt, t, ".biases", ".weight");
-  if (packed && packed->dtype == ST_U32)
-    return 0;
-  if (t->dtype == ST_U8 && quant_is_ternary(m->quant))
-    return 4 * values;
-  if (t->dtype != ST_U32 || !beside(m->ckpt, t, ".weight", ".scales"))
-    return values;
-  snprintf(path, sizeof path, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
-  if (quant_find(m->quant, path, NULL, true, &quantised, &p, NULL) != TERN_OK || !quantised)
-    return values;
-  return values * 32 / p.bits;
-}
-
-static double count_parameters(const model *m)
-{
-  double all = 0;
-  for (size_t i = 0; i < ckpt_count(m->ckpt); i++)
-    all += ckpt_marked(m->ckpt, ckpt_at(m->ckpt, i)) ? values_of(m, ckpt_at(m->ckpt, i)) : 0;
-  return all;
-}
-
 static void look_at_headers(const char *dir, survey *s)
 {
   model *m = NULL;
@@ -116,7 +76,7 @@ static void look_at_headers(const char *dir, survey *s)
   if (!s->runs)
     return;
   s->measured = true;
-  s->parameters = count_parameters(m);
+  s->parameters = about_parameters(m);
   fit_of(m, 0, &s->fit);
   model_close(m);
 }

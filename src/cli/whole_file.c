@@ -86,7 +86,7 @@ tern_status whole_finish(whole_file *f, tern_error *err)
   umask(mask);
   bool failed = fflush(f->file) != 0 || ferror(f->file);
   if (!failed && f->partial)
-    failed = fchmod(fileno(f->file), 0666 & ~mask) != 0;
+    failed = fchmod(fileno(f->file), f->secret ? 0600 : 0666 & ~mask) != 0;
   if (failed)
     status = err_errno(err, f->path, "write");
   if (fclose(f->file) != 0 && status == TERN_OK)

@@ -4,6 +4,7 @@
 #ifndef TERN_CLI_WHOLE_FILE_H
 #define TERN_CLI_WHOLE_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/status.h"
@@ -13,6 +14,7 @@ typedef struct whole_file {
   const char *path; /* the caller's */
   char *target;     /* where `path` leads, if it is a link */
   char *partial;    /* the other name; NULL where the target is written directly */
+  bool secret;      /* for its user alone; whoever opened it says so */
 } whole_file;
 
 tern_status whole_open(whole_file *f, const char *path, tern_error *err);

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "engine/prefix_file.h"
@@ -34,27 +33,12 @@ __attribute__((format(printf, 2, 3))) static void tell(const prefix_dir *d, cons
 
 /* ---- whose it is ---- */
 
-/* What is open must be its user's own, or root's, and nobody else's to write: whoever writes there gives the model
- * states, and key and sums are no secrets. */
-static tern_status check_owner(int fd, const char *path, tern_error *err)
-{
-  struct stat st;
-  if (fstat(fd, &st))
-    return err_errno(err, path, "stat");
-  if (st.st_uid != geteuid() && st.st_uid != 0)
-    return err_set(err, TERN_E_IO, "%s: it is another user's, who could put other states there", path);
-  if (st.st_mode & (S_IWGRP | S_IWOTH))
-    return err_set(err, TERN_E_IO, "%s: others may write there, and could put other states there: chmod go-w %s", path,
-                   path);
-  return TERN_OK;
-}
-
 static tern_status open_folder(const prefix_dir *d, int *fd, tern_error *err)
 {
   *fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (*fd < 0)
     return errno == ENOTDIR ? err_set(err, TERN_E_IO, "%s: not a directory", d->path) : err_errno(err, d->path, "open");
-  tern_status status = check_owner(*fd, d->path, err);
+  tern_status status = prefix_check_owner(*fd, d->path, err);
   if (status != TERN_OK)
     close(*fd);
   return status;
@@ -144,28 +128,11 @@ static void set_aside(const prefix_dir *d, const char *name, const char *why)
 
 static tern_status load_one(const char *path, model *m, const char *key, prefixes *p, tern_error *err)
 {
-  map file;
-  prefix_image image = {0};
-  kv_seq *state = NULL, *snapshot = NULL;
-  TRY(map_open(path, &file, err));
-  tern_status status = file.data ? check_owner(file.fd, path, err) : TERN_OK;
+  prefix_loaded l;
+  tern_status status = prefix_file_open(path, m, key, &l, err);
   if (status == TERN_OK)
-    status = prefix_file_parse(m, key, file.data, file.size, &image, err);
-  if (status == TERN_OK)
-    status = prefix_file_restore(m, &image, &state, &snapshot, err);
-  if (status == TERN_OK && map_broken(&file)) /* what was read may be zeros */
-    status = err_set(err, TERN_E_FORMAT, "it shrank while it was read");
-  if (status == TERN_OK)
-    prefixes_keep(p, &(prefix_of){.state = state,
-                                  .snapshot = snapshot,
-                                  .prompt = image.ids,
-                                  .n = image.head->length,
-                                  .length = image.head->length,
-                                  .split = image.head->split});
-  kv_seq_close(state);
-  kv_seq_close(snapshot);
-  mem_free(image.tables);
-  map_close(&file);
+    prefixes_keep(p, &l.of);
+  prefix_file_close(&l);
   return status;
 }
 

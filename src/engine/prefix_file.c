@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -270,7 +271,7 @@ static tern_status check_head(const model *m, const char *key, const prefix_head
 {
   prefix_head sealed = *h;
   if (memcmp(h->magic, magic, sizeof magic) != 0 || h->format != PREFIX_FORMAT)
-    return err_set(err, TERN_E_FORMAT, "no prefix of this version");
+    return err_set(err, TERN_E_FORMAT, "no kept state, or one of another version of tern");
   prefix_file_seal(&sealed);
   if (memcmp(sealed.digest, h->digest, sizeof h->digest) != 0)
     return err_set(err, TERN_E_FORMAT, "its head is damaged");
@@ -329,8 +330,8 @@ tern_status prefix_file_parse(const model *m, const char *key, const uint8_t *da
 {
   prepared_sum sum = {0};
   *out = (prefix_image){.head = (const prefix_head *)(const void *)data};
-  if (size < sizeof *out->head || size % ALIGN)
-    return err_set(err, TERN_E_FORMAT, "%zu bytes are no prefix", size);
+  if (!data || size < sizeof *out->head || size % ALIGN)
+    return err_set(err, TERN_E_FORMAT, "%zu bytes are no kept state", size);
   TRY(check_head(m, key, out->head, size, err));
   prepared_sum_add(&sum, data + sizeof *out->head, size - sizeof *out->head);
   if (prepared_sum_end(&sum) != out->head->sum)
@@ -382,4 +383,47 @@ tern_status prefix_file_restore(model *m, const prefix_image *image, kv_seq **st
   *state = seq[0];
   *snapshot = seq[1];
   return TERN_OK;
+}
+
+/* ---- whole files ---- */
+
+tern_status prefix_check_owner(int fd, const char *path, tern_error *err)
+{
+  struct stat st;
+  if (fstat(fd, &st))
+    return err_errno(err, path, "stat");
+  if (st.st_uid != geteuid() && st.st_uid != 0)
+    return err_set(err, TERN_E_IO, "%s: it is another user's, who could put other states there", path);
+  if (st.st_mode & (S_IWGRP | S_IWOTH))
+    return err_set(err, TERN_E_IO, "%s: others may write there, and could put other states there: chmod go-w %s", path,
+                   path);
+  return TERN_OK;
+}
+
+tern_status prefix_file_open(const char *path, model *m, const char *key, prefix_loaded *out, tern_error *err)
+{
+  *out = (prefix_loaded){.file = {.slot = -1, .fd = -1}};
+  TRY(map_open(path, &out->file, err));
+  if (out->file.data)
+    TRY(prefix_check_owner(out->file.fd, path, err));
+  TRY(prefix_file_parse(m, key, out->file.data, out->file.size, &out->image, err));
+  TRY(prefix_file_restore(m, &out->image, &out->state, &out->snapshot, err));
+  if (map_broken(&out->file)) /* what was read may be zeros */
+    return err_set(err, TERN_E_FORMAT, "it shrank while it was read");
+  const prefix_head *h = out->image.head;
+  out->of = (prefix_of){.state = out->state,
+                        .snapshot = out->snapshot,
+                        .prompt = out->image.ids,
+                        .n = h->length,
+                        .length = h->length,
+                        .split = h->split};
+  return TERN_OK;
+}
+
+void prefix_file_close(prefix_loaded *l)
+{
+  kv_seq_close(l->state);
+  kv_seq_close(l->snapshot);
+  mem_free(l->image.tables);
+  map_close(&l->file);
 }

@@ -20,6 +20,7 @@
 #ifndef TERN_ENGINE_PREFIX_FILE_H
 #define TERN_ENGINE_PREFIX_FILE_H
 
+#include "base/map.h"
 #include "base/sha256.h"
 #include "engine/prefixes.h"
 
@@ -66,6 +67,21 @@ tern_status prefix_file_parse(const model *m, const char *key, const uint8_t *da
 /* Makes the states: *snapshot is NULL where the file has none. TERN_E_NOMEM, or TERN_E_FORMAT. */
 tern_status prefix_file_restore(model *m, const prefix_image *image, kv_seq **state, kv_seq **snapshot,
                                 tern_error *err);
+/* Whose file or folder it is: its user's own, or root's, and nobody else's to write. Who writes there gives the model
+ * states, and key and sums are no secrets. */
+tern_status prefix_check_owner(int fd, const char *path, tern_error *err);
+
+/* A file of one's own and of this model, read: what it holds, valid until prefix_file_close, which is due in any case.
+ */
+typedef struct prefix_loaded {
+  map file;
+  prefix_image image;
+  kv_seq *state, *snapshot;
+  prefix_of of;
+} prefix_loaded;
+tern_status prefix_file_open(const char *path, model *m, const char *key, prefix_loaded *out, tern_error *err);
+void prefix_file_close(prefix_loaded *l);
+
 /* Fills head->digest. */
 void prefix_file_seal(prefix_head *head);
 

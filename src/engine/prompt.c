@@ -50,12 +50,12 @@ static char *request_of(const tern_model *m, const json_t *messages, const json_
   return text;
 }
 
-tern_status prompt_encode(const tern_model *m, const char *text, size_t length, bool add_special, int32_t **ids,
-                          size_t *n, tern_error *err)
+tern_status prompt_encode(const tern_model *m, const tok_ask *ask, const char *text, size_t length, bool add_special,
+                          int32_t **ids, size_t *n, tern_error *err)
 {
   int32_t *made;
   size_t count, piece_length = 0;
-  TRY(tok_encode(m->tok, text, length, add_special, &made, &count, err));
+  TRY(tok_encode_while(m->tok, ask, text, length, add_special, &made, &count, err));
   for (size_t i = 0; i < count; i++)
     if (made[i] >= m->net->config.vocab) {
       const char *piece = tok_piece(m->tok, made[i], &piece_length);
@@ -82,11 +82,11 @@ tern_status prompt_chat_text(const tern_model *m, const json_t *messages, const 
   return status;
 }
 
-tern_status prompt_encode_chat(const tern_model *m, const char *text, size_t length, int32_t **ids, size_t *n,
-                               tern_error *err)
+tern_status prompt_encode_chat(const tern_model *m, const tok_ask *ask, const char *text, size_t length, int32_t **ids,
+                               size_t *n, tern_error *err)
 {
   /* The template writes special tokens itself, BOS too. */
-  return prompt_encode(m, text, length, false, ids, n, err);
+  return prompt_encode(m, ask, text, length, false, ids, n, err);
 }
 
 tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const json_t *variables, int32_t **ids,
@@ -95,7 +95,7 @@ tern_status prompt_chat_ids(const tern_model *m, const json_t *messages, const j
   char *prompt;
   size_t length;
   TRY(prompt_chat_text(m, messages, NULL, variables, &prompt, &length, err));
-  tern_status status = prompt_encode_chat(m, prompt, length, ids, n, err);
+  tern_status status = prompt_encode_chat(m, NULL, prompt, length, ids, n, err);
   mem_free(prompt);
   return status;
 }

@@ -305,6 +305,40 @@ tern_status session_rewind(session *s, size_t length, tern_error *err)
   return TERN_OK;
 }
 
+/* ---- kept states ---- */
+
+prefix_of session_kept(const session *s)
+{
+  int64_t length = (int64_t)s->length, split = s->split;
+  bool whole = s->snapshot_length > 0 && s->snapshot_length == (split < length ? split : length);
+  return (prefix_of){.state = s->state,
+                     .snapshot = whole ? s->snapshot : NULL,
+                     .prompt = s->ids,
+                     .n = length,
+                     .length = length,
+                     .split = split};
+}
+
+tern_status session_take(session *s, const prefix_of *of, tern_error *err)
+{
+  int64_t in_prompt = of->length < of->n ? of->length : of->n;
+  if (!mem_grow(&s->ids, &s->capacity, (size_t)of->length, sizeof *s->ids))
+    return err_nomem(err, "token list");
+  s->length = 0; /* what the state holds, should cloning fail */
+  s->snapshot_length = s->reserved = 0;
+  TRY(kv_seq_clone(s->state, of->state, err));
+  if (of->snapshot) {
+    TRY(kv_seq_clone(s->snapshot, of->snapshot, err));
+    s->snapshot_length = of->split < of->length ? of->split : of->length;
+  }
+  memcpy(s->ids, of->prompt, (size_t)in_prompt * sizeof *s->ids);
+  if (of->length > in_prompt)
+    memcpy(s->ids + in_prompt, of->more, (size_t)(of->length - in_prompt) * sizeof *s->ids);
+  s->length = (size_t)of->length;
+  s->split = of->split;
+  return TERN_OK;
+}
+
 /* ---- several timelines ---- */
 
 typedef struct many_relay {

@@ -11,7 +11,7 @@
 #ifndef TERN_ENGINE_SESSION_H
 #define TERN_ENGINE_SESSION_H
 
-#include "model/model.h"
+#include "engine/prefixes.h"
 
 /* How a prompt is cut. All give the same bits, but for families in which the reference's own bits depend on the cut. */
 typedef enum session_split {
@@ -74,6 +74,11 @@ tern_status session_rewind(session *s, size_t length, tern_error *err);
 int session_context(const session *s);
 size_t session_length(const session *s);
 const int32_t *session_ids(const session *s); /* [session_length] */
+
+/* The timeline as states are kept; length 0: there is none. Valid until the session's next call. */
+prefix_of session_kept(const session *s);
+/* Puts a kept state in the timeline's place, by reference; the next sync finds what of it serves. */
+tern_status session_take(session *s, const prefix_of *of, tern_error *err);
 
 /* Several timelines advance by one token each in one forward; what a scheduler does, and the test of it. Rows come in
  * order of `s`. chosen: as in a sink; may be NULL. */

@@ -236,7 +236,7 @@ void ant_count_tokens(server *s, const srv_request *q, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  oai_request r = {.counts = true};
+  oai_request r = {.counts = true, .ask = srv_ask(&q->fd)};
   if (!srv_body(q, a, &root))
     return;
   if (!json_object_get(root, "max_tokens"))

@@ -204,33 +204,21 @@ static bool check_system(const json_t *words, oai_fault *fault)
   return true;
 }
 
-/* The system prompt, a text or text blocks, becomes the first message. */
-static bool move_system(json_t *root, json_t *messages, oai_fault *fault)
-{
-  json_t *words = json_object_get(root, "system");
-  if (!words || json_is_null(words))
-    return true;
-  if (!check_system(words, fault))
-    return false;
-  drop_cache_control(words);
-  if (json_array_insert_new(messages, 0, json_pack("{ss sO}", "role", "system", "content", words)))
-    return no_memory(fault);
-  json_object_del(root, "system");
-  return true;
-}
-
 /* ---- messages ---- */
 
 typedef struct rewriter {
   json_t *out;   /* messages */
   json_t *calls; /* names of the calls so far, by id */
   size_t at;     /* of the message, as it came */
+  const server *server;
   oai_fault *fault;
 } rewriter;
 
 static bool wrong_block(rewriter *w, const char *what)
 {
-  return oai_wrong(w->fault, "messages", "message %zu: %s", w->at, what);
+  w->fault->param = "messages";
+  err_set(&w->fault->err, TERN_E_USAGE, "messages[%zu]: %s", w->at, what);
+  return false;
 }
 
 static bool add_message(rewriter *w, json_t *message)
@@ -376,6 +364,17 @@ static bool add_assistant(rewriter *w, const json_t *content)
   return well;
 }
 
+/* What needs no rewriting is checked while it is known where it stood: in the field, at the element (-1: all of it). */
+static bool check_message(const server *s, json_t *message, const char *field, long element, oai_fault *fault)
+{
+  json_t *alone = json_pack("[O]", message);
+  bool well = alone ? oai_fix_messages(s, alone, fault) : no_memory(fault);
+  if (!well)
+    oai_rename_message(fault, field, element);
+  json_decref(alone);
+  return well;
+}
+
 static bool rewrite_message(rewriter *w, json_t *message)
 {
   const char *role = text_at(message, "role");
@@ -385,7 +384,7 @@ static bool rewrite_message(rewriter *w, json_t *message)
     return wrong_block(w, "role: must be \"user\" or \"assistant\"");
   if (!json_is_array(content) || all_text(content)) {
     drop_cache_control(content);
-    return add_message(w, json_incref(message));
+    return check_message(w->server, message, "messages", (long)w->at, w->fault) && add_message(w, json_incref(message));
   }
   return user ? add_user(w, content) : add_assistant(w, content);
 }
@@ -393,17 +392,33 @@ static bool rewrite_message(rewriter *w, json_t *message)
 /* The messages. Numbers in errors are as they came. */
 static bool rewrite_messages(const server *s, json_t *root, json_t *messages, oai_fault *fault)
 {
-  rewriter w = {.out = json_array(), .calls = json_object(), .fault = fault};
+  rewriter w = {.out = json_array(), .calls = json_object(), .server = s, .fault = fault};
   bool well = true;
   for (w.at = 0; w.at < json_array_size(messages) && well; w.at++)
     well = rewrite_message(&w, json_array_get(messages, w.at));
-  if (well && json_array_size(w.out) == json_array_size(messages))
-    well = oai_fix_messages(s, w.out, fault); /* while its numbers are right too */
   if (well)
     well = json_object_set(root, "messages", w.out) == 0 || no_memory(fault);
   json_decref(w.out);
   json_decref(w.calls);
   return well;
+}
+
+/* The system prompt, a text or text blocks, becomes the first message. */
+static bool move_system(const server *s, json_t *root, json_t *messages, oai_fault *fault)
+{
+  json_t *words = json_object_get(root, "system");
+  if (!words || json_is_null(words))
+    return true;
+  if (!check_system(words, fault))
+    return false;
+  drop_cache_control(words);
+  json_t *message = json_pack("{ss sO}", "role", "system", "content", words);
+  if (!message || json_array_insert_new(messages, 0, message))
+    return no_memory(fault);
+  if (!check_message(s, message, "system", -1, fault))
+    return false;
+  json_object_del(root, "system");
+  return true;
 }
 
 static bool move_messages(const server *s, json_t *root, oai_fault *fault)
@@ -417,7 +432,7 @@ static bool move_messages(const server *s, json_t *root, oai_fault *fault)
     return false;
   if (begun && !set_variable(root, "continue_final_message", true, fault))
     return false;
-  return move_system(root, json_object_get(root, "messages"), fault);
+  return move_system(s, root, json_object_get(root, "messages"), fault);
 }
 
 /* ---- the whole ---- */

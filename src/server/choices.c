@@ -27,13 +27,16 @@ static bool add_text(void *user, const char *text, size_t n)
   return go_on;
 }
 
-static void count_reasoning(choice *o, int32_t token)
+/* Whether it is a token of reasoning, or an end of it. */
+static bool count_reasoning(choice *o, int32_t token)
 {
   if (o->reasoning_ids[0] < 0)
-    return;
+    return false;
   o->reasons |= token == o->reasoning_ids[0];
-  o->reasoned += o->reasons;
+  bool counts = o->reasons;
+  o->reasoned += counts;
   o->reasons &= token != o->reasoning_ids[1];
+  return counts;
 }
 
 static void add_token(void *user, const reply *r)
@@ -43,12 +46,13 @@ static void add_token(void *user, const reply *r)
   pthread_mutex_lock(&o->set->lock);
   if (o->first == 0)
     o->first = srv_seconds();
-  count_reasoning(o, r->token);
+  bool reasoning = count_reasoning(o, r->token);
   if (o->job.top >= 0) {
     if (mem_grow(&p->tokens, &p->capacity, p->n_tokens + 1, sizeof *p->tokens)) {
       choice_token *t = &p->tokens[p->n_tokens++];
       t->id = r->token;
       t->logprob = r->logprob;
+      t->reasoning = reasoning;
       t->n_top = r->n_top;
       memcpy(t->top_ids, r->top_ids, (size_t)r->n_top * sizeof *t->top_ids);
       memcpy(t->top_values, r->top_values, (size_t)r->n_top * sizeof *t->top_values);

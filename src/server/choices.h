@@ -14,6 +14,7 @@
 typedef struct choice_token {
   int32_t id;
   float logprob;
+  bool reasoning; /* as far as that can be counted */
   int n_top;
   int32_t top_ids[REPLY_MOST_TOP];
   float top_values[REPLY_MOST_TOP];

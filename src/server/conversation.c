@@ -27,6 +27,7 @@ static void close_conversation(conversation *v)
     parts_free(&v->said[i]);
     json_decref(v->call_ids[i]);
   }
+  oai_writer_close(&v->writer);
   oai_clear(&v->request);
   free_own(v->own);
   mem_free(v);
@@ -76,21 +77,22 @@ static bool open_readers(conversation *v, tern_error *err)
 
 void oai_answer_fault(srv_response *a, const oai_fault *f)
 {
-  if (f->status || f->code)
+  if (f->err.status == TERN_E_CANCELLED) /* encoding was: the client has left */
+    a->gone = true;
+  else if (f->status || f->code)
     srv_error(a, f->status ? f->status : srv_http_status(f->err.status), f->param, f->code, f->err.text);
   else
     srv_fault(a, f->param, &f->err);
 }
 
 /* What is wrong with a shared field that was made of another one is wrong with that. */
-static void rename_fault(oai_fault *f, const char *made, const char *asked)
+static void rename_fault(oai_fault *f, const conversation_own *own)
 {
-  if (!asked || !f->param || strcmp(f->param, made) != 0)
-    return;
-  tern_error err = f->err;
-  f->param = asked;
-  if (!strncmp(err.text, made, strlen(made)))
-    err_set(&f->err, err.status, "%s%s", asked, err.text + strlen(made));
+  for (const conversation_name *n = own->names; n && n->made; n++)
+    oai_rename(f, n->made, n->asked);
+  for (const srv_fields *const *t = own->fields; t && *t; t++)
+    if (fields_rename(*t, f))
+      return;
 }
 
 /* NULL: the response has the error. */
@@ -113,6 +115,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->lines = a->type != NULL;
   v->number = q->number;
   v->request.fills = own.fills;
+  v->request.ask = srv_ask(&v->fd);
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)
@@ -128,8 +131,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   }
   if (ok)
     return v;
-  rename_fault(&fault, "messages", own.asked);
-  rename_fault(&fault, "max_tokens", own.asked_tokens);
+  rename_fault(&fault, &own);
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;

@@ -10,7 +10,7 @@
 #ifndef TERN_SERVER_CONVERSATION_H
 #define TERN_SERVER_CONVERSATION_H
 
-#include "server/openai.h"
+#include "server/fields.h"
 
 typedef struct conversation conversation;
 
@@ -32,13 +32,19 @@ typedef struct dialect {
   bool whole_calls; /* its streams have no pieces of calls */
 } dialect;
 
+typedef struct conversation_name {
+  const char *made, *asked;
+} conversation_name;
+
 /* What a dialect keeps of a request, and wants of it, beside the shared fields; freed with the conversation. */
 typedef struct conversation_own {
   void *data;
   void (*free)(void *data); /* NULL: there is nothing to free */
   bool fills;               /* the answer may go on until the context is full */
-  const char *asked;        /* what the dialect calls the shared field `messages`; NULL: so */
-  const char *asked_tokens; /* the same of `max_tokens` */
+  /* What the dialect calls shared fields, where it does not call them so: pairs that end with a NULL, and tables of
+   * fields, whose list ends with one. Either may be NULL. */
+  const conversation_name *names;
+  const srv_fields *const *fields;
 } conversation_own;
 
 struct conversation {

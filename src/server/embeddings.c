@@ -25,7 +25,7 @@ static bool add_text(const server *s, const char *name, const json_t *text, embe
   fault->param = name;
   if (srv_check_length(s, json_string_length(text), &fault->err) != TERN_OK)
     return false;
-  return prompt_encode(s->model, json_string_value(text), json_string_length(text), true, &p->ids, &p->n,
+  return prompt_encode(s->model, &e->ask, json_string_value(text), json_string_length(text), true, &p->ids, &p->n,
                        &fault->err) == TERN_OK;
 }
 
@@ -247,7 +247,7 @@ void emb_create(server *s, const srv_request *q, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  embeddings e = {0};
+  embeddings e = {.ask = srv_ask(&q->fd)};
   const char *called;
   if (!srv_body(q, a, &root))
     return;

@@ -13,6 +13,7 @@ typedef struct embeddings {
   size_t tokens; /* of all inputs */
   bool mean;     /* of all positions' states; else the last one's */
   bool normal;   /* of length 1 */
+  tok_ask ask;   /* whether the client waits */
 } embeddings;
 
 /* `input`, the field `name`: a text, a list of texts, token ids, or a list of such lists. Free with emb_clear. */

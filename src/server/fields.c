@@ -85,7 +85,9 @@ static bool check_row(const srv_fields *f, const srv_field *row, const json_t *v
   if (!row->only || is_neutral(row, value))
     return true;
   fault->code = "unsupported_parameter";
-  return oai_wrong_in(fault, f->within, row->name, "only %s is supported here", row->only);
+  bool says_why = row->note && strncmp(row->note, "let be", strlen("let be")) != 0;
+  return oai_wrong_in(fault, f->within, row->name, "only %s is supported here%s%s", row->only, says_why ? ": " : "",
+                      says_why ? row->note : "");
 }
 
 bool fields_check(const srv_fields *f, json_t *body, oai_fault *fault)
@@ -121,6 +123,21 @@ bool fields_move(const srv_fields *f, const json_t *body, json_t *to, oai_fault 
     }
   }
   return true;
+}
+
+bool fields_rename(const srv_fields *f, oai_fault *fault)
+{
+  for (size_t i = 0; i < f->n; i++) {
+    const srv_field *row = &f->rows[i];
+    char name[100];
+    if (!row->to || !fault->param || strcmp(row->to, fault->param) != 0)
+      continue;
+    snprintf(name, sizeof name, "%s%s", f->within, row->name);
+    oai_rename(fault, row->to, name);
+    fault->param = row->name; /* as where the table is checked */
+    return true;
+  }
+  return false;
 }
 
 /* ---- telling ---- */

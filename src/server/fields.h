@@ -44,6 +44,8 @@ typedef struct srv_fields {
 bool fields_check(const srv_fields *f, json_t *body, oai_fault *fault);
 /* Puts the shared fields of members that have one into `to`. */
 bool fields_move(const srv_fields *f, const json_t *body, json_t *to, oai_fault *fault);
+/* What is wrong with a shared field is wrong with the member that it came of. False: it is none of these. */
+bool fields_rename(const srv_fields *f, oai_fault *fault);
 /* The JSON schema of such a body, and of one member: new references. NULL: no memory. */
 json_t *fields_schema(const srv_fields *f);
 json_t *fields_row_schema(const srv_field *row);

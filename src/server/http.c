@@ -22,6 +22,9 @@
 
 enum {
   MOST_CONNECTIONS = 512,
+  TURNED_AWAY = 64, /* connections beyond these, which hear that there are too many */
+  AWAY_SECONDS = 5, /* that one of them has to ask in */
+  MOST_HOST = 300,
   IDLE_SECONDS = 60, /* between requests, within a body, and for a reader that takes nothing */
   HEADER_BYTES = 32 << 10,
   STACK_BYTES = 1 << 20,
@@ -295,6 +298,8 @@ static enum MHD_Result send_response(exchange *x, struct MHD_Connection *c, srv_
     snprintf(text, sizeof text, "%d", a->retry_after);
     MHD_add_response_header(r, "Retry-After", text);
   }
+  if (a->last)
+    MHD_add_response_header(r, "Connection", "close");
   if (a->status == 405)
     MHD_add_response_header(r, "Allow", allow);
   if (a->status == 401)
@@ -394,10 +399,65 @@ static srv_headers read_headers(const server *s, struct MHD_Connection *c, const
   return h;
 }
 
+/* ---- too many connections ---- */
+
+/* What a connection's socket context says of one beyond MOST_CONNECTIONS; others have none. */
+static const char is_away = 0;
+
+static void count_connection(void *user, struct MHD_Connection *c, void **context,
+                             enum MHD_ConnectionNotificationCode what)
+{
+  server *s = user;
+  if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+    atomic_fetch_sub(&s->connections, 1);
+    return;
+  }
+  if (atomic_fetch_add(&s->connections, 1) < MOST_CONNECTIONS)
+    return;
+  *context = (void *)(uintptr_t)&is_away;
+  set_timeout(c, AWAY_SECONDS);
+}
+
+static bool is_turned_away(struct MHD_Connection *c)
+{
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info && info->socket_context == &is_away;
+}
+
+/* The connection ends with its answer: room for it may come with another one's end. */
+static void turn_away(srv_response *a)
+{
+  srv_error(a, 503, NULL, "too_many_connections", "too many connections: try again");
+  a->retry_after = 1;
+  a->last = true;
+}
+
+/* ---- what is asked for ---- */
+
+/* The path of a request's target. A proxy's client sends all of it, http://HOST/PATH: then HOST counts, which comes
+ * into `host`, and the header of that name does not. */
+static const char *path_of(const char *target, char host[MOST_HOST])
+{
+  static const char *const schemes[] = {"http://", "https://"};
+  *host = '\0';
+  for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+    size_t n = strlen(schemes[i]);
+    if (strncasecmp(target, schemes[i], n) != 0)
+      continue;
+    const char *authority = target + n, *path = strchr(authority, '/');
+    size_t length = path ? (size_t)(path - authority) : strlen(authority);
+    snprintf(host, MOST_HOST, "%.*s", length < MOST_HOST ? (int)length : MOST_HOST - 1, authority);
+    return path ? path : "/";
+  }
+  return target;
+}
+
 /* The headers are there, the body is not. */
-static enum MHD_Result meet(server *s, struct MHD_Connection *c, const char *path, const char *method,
+static enum MHD_Result meet(server *s, struct MHD_Connection *c, const char *target, const char *method,
                             const char *version, void **state)
 {
+  char host[MOST_HOST];
+  const char *path = path_of(target, host);
   exchange *x = begin_exchange(s);
   srv_response a = {0};
   *state = x;
@@ -405,19 +465,25 @@ static enum MHD_Result meet(server *s, struct MHD_Connection *c, const char *pat
     return MHD_NO;
   note_line(x, method, path);
   srv_headers h = read_headers(s, c, path, version);
+  if (*host && h.host)
+    h.host = host;
   x->origin = keys_allow_origin(s, h.origin);
   if (x->origin && !strcmp(method, MHD_HTTP_METHOD_OPTIONS) && header(c, ASKED_METHOD))
     return allow_page(x, c);
   a.shape = srv_find(method, path).shape;
-  return srv_refuse(s, &h, &a) ? reply_with(x, c, &a, "") : MHD_YES;
+  if (is_turned_away(c))
+    turn_away(&a);
+  return a.status || srv_refuse(s, &h, &a) ? reply_with(x, c, &a, "") : MHD_YES;
 }
 
-static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *path, const char *method,
+static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *target, const char *method,
                               const char *version, const char *data, size_t *size, void **state)
 {
+  char host[MOST_HOST];
+  const char *path = path_of(target, host);
   exchange *x = *state;
   if (!x)
-    return meet(user, c, path, method, version, state);
+    return meet(user, c, target, method, version, state);
   if (*size) {
     bool go_on = take_body(x, data, *size);
     *size = 0;
@@ -483,10 +549,11 @@ tern_status http_start(server *s, tern_error *err)
   threads_block_signals(&before); /* its threads inherit it */
   s->daemon = MHD_start_daemon(
       flags | (o->certificate ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, s, MHD_OPTION_LISTEN_SOCKET, s->socket.fd,
-      MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-      MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
-      o->certificate ? tls : tls + 2, MHD_OPTION_END);
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)(MOST_CONNECTIONS + TURNED_AWAY), MHD_OPTION_NOTIFY_CONNECTION,
+      count_connection, s, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      (size_t)HEADER_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed,
+      s, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY, o->certificate ? tls : tls + 2,
+      MHD_OPTION_END);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return s->daemon ? TERN_OK : not_started(s, err);
 }

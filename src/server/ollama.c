@@ -56,7 +56,16 @@ static const srv_fields option_fields = SRV_FIELDS(option_rows, "options.");
   {"model", FIELD_IS_STRING, 0, 0, NULL, NULL, NULL, false}, {"stream", FIELD_IS_BOOL, 0, 0, NULL, NULL, NULL, false}, \
       {"options", FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false},                                                     \
       {"think", FIELD_IS_BOOL | FIELD_IS_STRING, 0, 0, NULL, NULL, "or a level that the template has", false},         \
-      {"format", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, NULL, "\"\"", NULL, false},                                  \
+      {"format",                                                                                                       \
+       FIELD_IS_STRING | FIELD_IS_OBJECT,                                                                              \
+       0,                                                                                                              \
+       0,                                                                                                              \
+       NULL,                                                                                                           \
+       "\"\"",                                                                                                         \
+       "\"json\" and schemas need constrained decoding, which is not here yet",                                        \
+       false},                                                                                                         \
+      {"logprobs", FIELD_IS_BOOL, 0, 0, "logprobs", NULL, NULL, false},                                                \
+      {"top_logprobs", FIELD_IS_INT, 0, REPLY_MOST_TOP, "top_logprobs", NULL, "with logprobs", false},                 \
       {"keep_alive", FIELD_IS_STRING | REAL, 0, 0, NULL, NULL, "let be: the model stays", false},                      \
       {"truncate", FIELD_IS_BOOL, 0, 0, NULL, NULL, "let be: what is too long is an error", false},                    \
   {                                                                                                                    \
@@ -136,8 +145,11 @@ static bool move_look_back(const server *s, const json_t *options, json_t *to, o
 static bool fix_message(json_t *message, size_t at, oai_fault *fault)
 {
   json_t *images = json_object_get(message, "images"), *name = json_object_get(message, "tool_name");
-  if (images && !json_is_null(images) && (!json_is_array(images) || json_array_size(images)))
-    return oai_wrong(fault, "messages", "message %zu: images: not supported here", at);
+  if (images && !json_is_null(images) && (!json_is_array(images) || json_array_size(images))) {
+    fault->param = "messages";
+    err_set(&fault->err, TERN_E_USAGE, "messages[%zu]: images: not supported here", at);
+    return false;
+  }
   json_object_del(message, "images");
   if (name && !json_object_get(message, "name"))
     json_object_set(message, "name", name);
@@ -200,6 +212,16 @@ static bool move_thinking(const server *s, const json_t *root, json_t *to, oai_f
   return !no_memory;
 }
 
+/* A text without messages has one field for both. */
+static bool join_logprobs(json_t *to)
+{
+  json_t *top = json_object_get(to, "top_logprobs");
+  if (!json_is_true(json_object_get(to, "logprobs")))
+    return true;
+  return !json_object_set_new(to, "logprobs", json_integer(json_integer_value(top))) &&
+         (!top || !json_object_del(to, "top_logprobs"));
+}
+
 /* The shared request that says what the checked body says; NULL: no memory, or the fault. */
 static json_t *shared_of(const server *s, const srv_fields *f, const json_t *root, oai_fault *fault)
 {
@@ -213,6 +235,10 @@ static json_t *shared_of(const server *s, const srv_fields *f, const json_t *roo
   ok = ok && move_thinking(s, root, to, fault) && fields_move(f, root, to, fault) &&
        fields_move(&option_fields, options, to, fault) && move_length(options, to, fault) &&
        move_look_back(s, options, to, fault) && fix_messages(json_object_get(to, "messages"), fault);
+  if (ok && f == &oll_generate_fields && is_raw(root) && !join_logprobs(to)) {
+    err_nomem(&fault->err, "request");
+    ok = false;
+  }
   if (ok)
     return to;
   json_decref(to);
@@ -238,9 +264,9 @@ static json_int_t nanoseconds(double from, double to)
   return from > 0 && to > from ? (json_int_t)(1e9 * (to - from)) : 0;
 }
 
-/* What came of an answer, one text of each kind. */
+/* What came of an answer, one text of each kind, and the tokens of all of it where they are wanted. */
 typedef struct pieces {
-  json_t *content, *thinking, *calls; /* NULL: none */
+  json_t *content, *thinking, *calls, *logprobs; /* NULL: none */
 } pieces;
 
 static void join(json_t **to, const answer_part *p)
@@ -267,9 +293,32 @@ static void add_call(pieces *to, const tool_call *c)
                         json_pack("{ss s{ss so}}", "id", c->id, "function", "name", c->name, "arguments", arguments));
 }
 
-static pieces pieces_of(const answer_parts *said)
+static void drop_null_bytes(json_t *token)
 {
-  pieces out = {0};
+  if (json_is_null(json_object_get(token, "bytes")))
+    json_object_del(token, "bytes");
+}
+
+/* A token beyond the bytes of a character has none of its own: the field is then left out, as the dialect does. */
+static json_t *tokens_json(const server *s, const choice_part *part)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; i < part->n_tokens; i++) {
+    json_t *one = oai_token_json(s, &part->tokens[i]), *top = json_object_get(one, "top_logprobs"), *alternative;
+    size_t k;
+    drop_null_bytes(one);
+    json_array_foreach(top, k, alternative) drop_null_bytes(alternative);
+    if (!json_array_size(top))
+      json_object_del(one, "top_logprobs");
+    json_array_append_new(list, one);
+  }
+  return list;
+}
+
+static pieces pieces_of(const conversation *v, const choice_part *news)
+{
+  const answer_parts *said = &v->said[0];
+  pieces out = {.logprobs = news->n_tokens ? tokens_json(v->server, news) : NULL};
   for (size_t i = 0; i < said->n; i++) {
     const answer_part *p = &said->at[i];
     if (p->kind == PART_CALL)
@@ -293,6 +342,8 @@ static json_t *piece(const char *name, bool chats, pieces of, bool done)
     json_object_set_new(within, "tool_calls", of.calls);
   if (chats)
     json_object_set_new(out, "message", within);
+  if (of.logprobs)
+    json_object_set_new(out, "logprobs", of.logprobs);
   json_object_set_new(out, "done", json_boolean(done));
   return out;
 }
@@ -335,7 +386,7 @@ static void add_line(json_t *document, buf *out)
 
 static void whole(conversation *v, buf *out)
 {
-  srv_add_json(out, last_piece(v, pieces_of(&v->said[0])));
+  srv_add_json(out, last_piece(v, pieces_of(v, &v->set->at[0].taken)));
 }
 
 static void begin(conversation *v, buf *out)
@@ -345,9 +396,9 @@ static void begin(conversation *v, buf *out)
 
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  (void)news, (void)end; /* of the one choice: finish tells it */
-  pieces of = pieces_of(&v->said[index]);
-  if (of.content || of.thinking || of.calls)
+  (void)index, (void)end; /* of the one choice: finish tells it */
+  pieces of = pieces_of(v, news);
+  if (of.content || of.thinking || of.calls || of.logprobs)
     add_line(piece(name_of(v), is_chat(v), of, false), out);
 }
 
@@ -372,6 +423,14 @@ static bool is_chat(const conversation *v)
 }
 
 /* ---- the routes ---- */
+
+#define NAMES                                                                                                          \
+  {"max_tokens", "options.num_predict"}, {"reasoning_effort", "think"}, {"chat_template_kwargs", "think"},             \
+  {                                                                                                                    \
+    NULL, NULL                                                                                                         \
+  }
+static const conversation_name chat_names[] = {NAMES}, generate_names[] = {{"messages", "prompt"}, NAMES};
+static const srv_fields *const tables[] = {&option_fields, NULL};
 
 /* A request without anything to answer asks whether the model is there, which it always is. */
 static void answer_load(const server *s, const json_t *root, const json_t *name, bool chats, srv_response *a)
@@ -419,8 +478,8 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
   conversation_own own = {.data = name,
                           .free = free_name,
                           .fills = json_integer_value(json_object_get(options, "num_predict")) < 0,
-                          .asked = chats ? "messages" : "prompt",
-                          .asked_tokens = "options.num_predict"};
+                          .names = chats ? chat_names : generate_names,
+                          .fields = tables};
   const dialect *d = chats ? &chat_dialect : is_raw(root) ? &raw_dialect : &generate_dialect;
   conversation_answer(s, q, to, own, d, a);
 }

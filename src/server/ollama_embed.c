@@ -47,7 +47,7 @@ static void answer(server *s, const srv_request *q, bool older, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  embeddings e = {.normal = !older};
+  embeddings e = {.normal = !older, .ask = srv_ask(&q->fd)};
   const char *called, *input = older ? "prompt" : "input";
   double began = srv_seconds();
   if (!srv_body(q, a, &root))

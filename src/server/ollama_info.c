@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/about.h"
 #include "model/fingerprint.h"
 #include "server/ollama.h"
 
@@ -12,11 +13,52 @@ static const srv_field show_rows[] = {
 };
 const srv_fields oll_show_fields = SRV_FIELDS(show_rows, "");
 
+/* As the dialect writes numbers of parameters: "134.52M", "8.0B". */
+static const char *count_words(double n, char out[24])
+{
+  static const struct {
+    double from;
+    const char *unit;
+    int digits;
+  } units[] = {{1e12, "T", 1}, {1e9, "B", 1}, {1e6, "M", 2}, {1e3, "K", 0}};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (n >= units[i].from) {
+      snprintf(out, 24, "%.*f%s", units[i].digits, n / units[i].from, units[i].unit);
+      return out;
+    }
+  snprintf(out, 24, "%.0f", n);
+  return out;
+}
+
+/* How most weights are stored. The dialect's names of dense types, and of schemes that both know. */
+static const char *level_words(const server *s, char out[64])
+{
+  static const struct {
+    const char *begins, *name;
+  } names[] = {{"bfloat16", "BF16"}, {"float16", "F16"}, {"float32", "F32"},
+               {"mxfp4", "MXFP4"},   {"mxfp8", "MXFP8"}, {"nvfp4", "NVFP4"}};
+  const model *m = s->model->net;
+  about_quantisation(m->cfg, m->quant, out);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strncmp(out, names[i].begins, strlen(names[i].begins)))
+      snprintf(out, 64, "%s", names[i].name);
+  return out;
+}
+
+/* The context that the model was made for, whatever --ctx admits. */
+static int own_context(const server *s)
+{
+  int declared = s->model->net->config.max_positions;
+  return declared ? declared : sched_context(s->scheduler);
+}
+
 static json_t *details(const server *s)
 {
   const tern_model_info *i = &s->model->info;
-  return json_pack("{ss ss ss s[s] ss ss}", "parent_model", "", "format", "mlx", "family", i->model_type, "families",
-                   i->model_type, "parameter_size", "", "quantization_level", "");
+  char count[24], level[64];
+  return json_pack("{ss ss ss s[s] ss ss si si}", "parent_model", "", "format", "mlx", "family", i->model_type,
+                   "families", i->model_type, "parameter_size", count_words(s->parameters, count), "quantization_level",
+                   level_words(s, level), "context_length", own_context(s), "embedding_length", i->width);
 }
 
 /* The digest is the configuration's: weights are not read for it. */
@@ -69,22 +111,38 @@ void oll_version(server *s, const srv_request *q, srv_response *a)
 
 /* ---- /api/show ---- */
 
-static void put_number(json_t *to, const char *family, const char *name, int value)
+static void put(json_t *to, const char *family, const char *name, json_t *value)
 {
   char key[160];
   snprintf(key, sizeof key, "%.100s.%s", family, name);
-  json_object_set_new(to, key, json_integer(value));
+  json_object_set_new(to, key, value);
 }
 
+/* The keys of a GGUF file's head, which is where the dialect's own server has them from. */
 static json_t *model_info(const server *s)
 {
   const model_config *c = &s->model->net->config;
   const char *family = s->model->info.model_type;
-  json_t *out = json_pack("{ss}", "general.architecture", family);
-  put_number(out, family, "context_length", sched_context(s->scheduler));
-  put_number(out, family, "embedding_length", c->width);
-  put_number(out, family, "block_count", c->layers);
-  put_number(out, family, "vocab_size", c->vocab);
+  const struct {
+    const char *name;
+    int value;
+  } numbers[] = {{"context_length", own_context(s)},
+                 {"embedding_length", c->width},
+                 {"block_count", c->layers},
+                 {"feed_forward_length", c->ffn},
+                 {"attention.head_count", c->heads},
+                 {"attention.head_count_kv", c->kv_heads},
+                 {"attention.key_length", c->head_dim},
+                 {"attention.value_length", c->head_dim},
+                 {"attention.sliding_window", c->sliding_window},
+                 {"vocab_size", c->vocab}};
+  json_t *out =
+      json_pack("{ss sI}", "general.architecture", family, "general.parameter_count", (json_int_t)s->parameters);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].value) /* 0: there is none */
+      put(out, family, numbers[i].name, json_integer(numbers[i].value));
+  if (c->rope_theta > 0)
+    put(out, family, "rope.freq_base", json_real(c->rope_theta));
   return out;
 }
 

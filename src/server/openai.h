@@ -18,6 +18,7 @@ typedef struct oai_prompt {
 typedef struct oai_request {
   bool counts; /* set before reading: the prompt is to be counted and may be longer than the context */
   bool fills;  /* set before reading: the answer may go on until the context is full */
+  tok_ask ask; /* set before reading: whether the client waits; encoding its prompt may take long */
   bool chat;   /* else a text completion */
   bool stream, include_usage;
   bool logprobs;
@@ -46,6 +47,7 @@ typedef struct oai_fault {
   const char *param; /* points into the request's root, or is a literal */
   const char *code;  /* NULL: as srv_fault has it */
   int status;        /* of HTTP; 0: as the error's own */
+  size_t message; /* 1 + the place in `messages` of what is wrong, where the text begins "messages[…]"; 0: no one */
   tern_error err;
 } oai_fault;
 
@@ -66,6 +68,12 @@ bool oai_wrong(oai_fault *fault, const char *param, const char *format, ...) __a
 /* The same about a field of an object within the body: `within` is "options." or the like, or "". */
 bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Calls what is wrong by the name that it has where it was asked for: `made` at the text's beginning and as `param`
+ * becomes `asked`. Nothing happens to another field's fault. */
+void oai_rename(oai_fault *fault, const char *made, const char *asked);
+/* The same where one message is at fault, which was made of an element of the field `asked`; -1: of all of it. */
+void oai_rename_message(oai_fault *fault, const char *asked, long element);
 
 /* openai_tools.c: the fields of tools and reasoning, each alone; then what they mean for this model: the template's
  * variables and tools, and how answers are taken apart, but for `opened`. */
@@ -96,15 +104,19 @@ typedef struct oai_writer {
   int64_t created;
   char id[48];
   size_t offsets[OAI_MOST_CHOICES]; /* of texts so far, in characters: for text_offset */
+  buf head;                         /* what events begin with; empty until the first one */
 } oai_writer;
 
 /* prefix: of the id, a literal. */
 void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const char *prefix, uint64_t number);
+void oai_writer_close(oai_writer *w);
 /* A whole answer, as text: its beginning, every choice in turn (with what its text was taken apart into, and why it
  * ended), its end, which takes over `usage`. */
 void oai_begin_whole(const oai_writer *w, buf *out);
 void oai_add_whole(oai_writer *w, int index, const choice *c, const answer_parts *said, const char *finish, buf *out);
 void oai_end_whole(json_t *usage, buf *out);
+/* A token with its alternatives, as chat completions have it. NULL: no memory. */
+json_t *oai_token_json(const server *s, const choice_token *t);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);
@@ -112,7 +124,7 @@ void oai_add_first(oai_writer *w, int index, buf *out);
  * goes on. */
 void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
                    const char *finish, buf *out);
-void oai_add_usage(const oai_writer *w, json_t *usage, buf *out);
+void oai_add_usage(oai_writer *w, json_t *usage, buf *out);
 void oai_add_event(json_t *document, buf *out); /* takes over the reference */
 void oai_add_done(buf *out);
 

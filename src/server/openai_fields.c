@@ -40,6 +40,36 @@ bool oai_wrong_in(oai_fault *fault, const char *within, const char *param, const
   return false;
 }
 
+/* Behind `begin` at the text's beginning stands `rest` from now on. */
+static void put_before(oai_fault *fault, const char *param, const char *begin, const char *rest)
+{
+  tern_error old = fault->err;
+  size_t skip = (size_t)(rest - fault->err.text);
+  fault->param = param;
+  err_set(&fault->err, old.status, "%s%s", begin, old.text + skip);
+}
+
+void oai_rename(oai_fault *fault, const char *made, const char *asked)
+{
+  size_t n = strlen(made);
+  if (!fault->param || strcmp(fault->param, made) != 0)
+    return;
+  if (!strncmp(fault->err.text, made, n))
+    put_before(fault, asked, asked, fault->err.text + n);
+  fault->param = asked;
+}
+
+void oai_rename_message(oai_fault *fault, const char *asked, long element)
+{
+  char begin[100];
+  const char *end = strchr(fault->err.text, ']');
+  if (!fault->message || !end)
+    return;
+  snprintf(begin, sizeof begin, element < 0 ? "%.60s" : "%.60s[%ld]", asked, element);
+  put_before(fault, asked, begin, end + 1);
+  fault->message = 0;
+}
+
 static bool wrong_type(oai_fault *fault, const char *param, const char *wanted, const json_t *value)
 {
   char is[100];
@@ -377,8 +407,8 @@ static bool add_text_prompt(const server *s, const json_t *text, oai_request *r,
     return false;
   if (srv_check_length(s, json_string_length(text), &fault->err) != TERN_OK)
     return too_long(fault, "prompt");
-  if (prompt_encode(s->model, json_string_value(text), json_string_length(text), true, &p->ids, &p->n, &fault->err) !=
-      TERN_OK)
+  if (prompt_encode(s->model, &r->ask, json_string_value(text), json_string_length(text), true, &p->ids, &p->n,
+                    &fault->err) != TERN_OK)
     return failed(fault, "prompt");
   r->n_prompts++;
   return true;
@@ -442,7 +472,8 @@ static bool read_messages(const server *s, oai_request *r, oai_fault *fault)
     return failed(fault, "messages");
   r->parts.opened = r->parts.reasoning && parts_opened(r->parts.reasoning, text, length, prompt_continues(variables));
   bool fits = r->counts || srv_check_length(s, length, &fault->err) == TERN_OK;
-  tern_status status = fits ? prompt_encode_chat(s->model, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
+  tern_status status =
+      fits ? prompt_encode_chat(s->model, &r->ask, text, length, &p->ids, &p->n, &fault->err) : TERN_OK;
   mem_free(text);
   if (!fits)
     return too_long(fault, "messages");
@@ -523,6 +554,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
   json_t *value;
   *out = (oai_request){.counts = out->counts,
                        .fills = out->fills,
+                       .ask = out->ask,
                        .chat = is_chat,
                        .n = 1,
                        .sampling = s->options.sampling,

@@ -14,9 +14,10 @@
 
 static bool wrong_at(oai_fault *fault, size_t i, const char *what, const char *wanted)
 {
-  char text[200];
-  snprintf(text, sizeof text, "message %zu: %s: %s", i, what, wanted);
-  return oai_wrong(fault, "messages", "%s", text);
+  fault->param = "messages";
+  fault->message = i + 1;
+  err_set(&fault->err, TERN_E_USAGE, "messages[%zu]: %s: %s", i, what, wanted);
+  return false;
 }
 
 /* ---- content ---- */
@@ -177,7 +178,7 @@ bool oai_fix_messages(const server *s, json_t *messages, oai_fault *fault)
   for (size_t i = 0; i < json_array_size(messages); i++) {
     json_t *message = json_array_get(messages, i);
     if (!json_is_object(message))
-      return oai_wrong(fault, "messages", "message %zu is not an object", i);
+      return wrong_at(fault, i, "a message", "must be an object");
     if (!fix_role(s, message, i, fault) || !fix_content(message, i, fault) || !fix_tool_calls(message, i, fault))
       return false;
   }

@@ -1,10 +1,15 @@
-/* openai_write.c - answers in the OpenAI dialect: whole documents and events of a stream. See openai.h. */
+/* openai_write.c - answers in the OpenAI dialect: whole documents and events of a stream. See openai.h.
+ *
+ * An event comes with every token, while the model wants the processor: what all events of a stream begin with is
+ * written once, and a piece of text goes straight into the buffer. Trees are for what is rare.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "format/json_out.h"
 #include "server/openai.h"
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD: a token that is part of a character */
@@ -13,6 +18,11 @@ void oai_writer_open(oai_writer *w, const server *s, const oai_request *r, const
 {
   *w = (oai_writer){.server = s, .request = r, .created = time(NULL)};
   snprintf(w->id, sizeof w->id, "%s-%llx-%llx", prefix, (unsigned long long)s->started, (unsigned long long)number);
+}
+
+void oai_writer_close(oai_writer *w)
+{
+  buf_free(&w->head);
 }
 
 /* ---- log-probabilities ---- */
@@ -54,18 +64,22 @@ static json_t *chat_token(const server *s, int32_t id, float logprob)
   return out;
 }
 
+json_t *oai_token_json(const server *s, const choice_token *t)
+{
+  json_t *one = chat_token(s, t->id, t->logprob), *top = json_array();
+  for (int k = 0; k < t->n_top; k++)
+    json_array_append_new(top, chat_token(s, t->top_ids[k], t->top_values[k]));
+  json_object_set_new(one, "top_logprobs", top);
+  return one;
+}
+
 /* Token by token, as text: a long answer with all its alternatives would be a large tree. */
 static void add_chat_logprobs(const server *s, const choice_part *p, buf *out)
 {
   buf_adds(out, "{\"content\":[");
   for (size_t i = 0; i < p->n_tokens; i++) {
-    const choice_token *t = &p->tokens[i];
-    json_t *one = chat_token(s, t->id, t->logprob), *top = json_array();
-    for (int k = 0; k < t->n_top; k++)
-      json_array_append_new(top, chat_token(s, t->top_ids[k], t->top_values[k]));
-    json_object_set_new(one, "top_logprobs", top);
     buf_adds(out, i ? "," : "");
-    srv_add_json(out, one);
+    srv_add_json(out, oai_token_json(s, &p->tokens[i]));
   }
   buf_adds(out, "],\"refusal\":null}");
 }
@@ -169,19 +183,27 @@ static void end_document(json_t *usage, buf *out)
   buf_adds(out, "}");
 }
 
-/* `text` is taken over. `p`: with log-probabilities of its tokens; NULL: none. `finish` may be NULL. */
-static void add_choice(oai_writer *w, int index, const char *key, json_t *text, const choice_part *p,
-                       const char *finish, buf *out)
+/* What follows a choice's text. `p`: log-probabilities of its tokens; NULL: none. `finish`, a plain word, may be NULL.
+ */
+static void end_choice(oai_writer *w, int index, const choice_part *p, const char *finish, buf *out)
 {
-  begin_object(json_pack("{si so}", "index", index, key, text), out);
   buf_adds(out, ",\"logprobs\":");
   if (p)
     add_logprobs(w, index, p, out);
   else
     buf_adds(out, "null");
-  buf_adds(out, ",\"finish_reason\":");
-  srv_add_json(out, finish ? json_string(finish) : json_null());
-  buf_adds(out, "}");
+  if (finish)
+    buf_addf(out, ",\"finish_reason\":\"%s\"}", finish);
+  else
+    buf_adds(out, ",\"finish_reason\":null}");
+}
+
+/* `text` is taken over; otherwise as end_choice. */
+static void add_choice(oai_writer *w, int index, const char *key, json_t *text, const choice_part *p,
+                       const char *finish, buf *out)
+{
+  begin_object(json_pack("{si so}", "index", index, key, text), out);
+  end_choice(w, index, p, finish, out);
 }
 
 static json_t *text_json(const buf *text)
@@ -277,17 +299,20 @@ void oai_add_done(buf *out)
   buf_adds(out, "data: [DONE]\n\n");
 }
 
-static void begin_event(const oai_writer *w, buf *out)
+static void begin_event(oai_writer *w, buf *out)
 {
-  buf_adds(out, "data: ");
-  begin_document(w, w->request->chat ? "chat.completion.chunk" : "text_completion", out);
+  if (!w->head.length) {
+    buf_adds(&w->head, "data: ");
+    begin_document(w, w->request->chat ? "chat.completion.chunk" : "text_completion", &w->head);
+  }
+  out->failed |= w->head.failed;
+  buf_add(out, w->head.data, w->head.length);
 }
 
 /* Clients that asked for usage find the key in every event. */
 static void end_event(const oai_writer *w, buf *out)
 {
-  end_document(w->request->include_usage ? json_null() : NULL, out);
-  buf_adds(out, "\n\n");
+  buf_adds(out, w->request->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
 void oai_add_first(oai_writer *w, int index, buf *out)
@@ -307,31 +332,36 @@ static void add_event(oai_writer *w, int index, json_t *text, const choice_part 
   end_event(w, out);
 }
 
-/* What a part of a chat's answer adds to the message; *n_calls have begun. NULL: nothing. */
-static json_t *chat_delta(const answer_part *p, size_t *n_calls)
+/* What a part of a call adds to the message; *n_calls have begun. NULL: nothing. */
+static json_t *call_delta(const answer_part *p, size_t *n_calls)
 {
-  json_t *out;
-  switch (p->kind) {
-  case PART_CONTENT:
-    return json_pack("{so}", "content", text_json(&p->text));
-  case PART_REASONING:
-    out = json_object();
-    set_reasoning(out, text_json(&p->text));
-    return out;
-  case PART_CALL_BEGIN:
+  if (p->kind == PART_CALL_BEGIN)
     return json_pack("{s[{sI ss ss s{ss ss}}]}", "tool_calls", "index", (json_int_t)(*n_calls)++, "id", p->call.id,
                      "type", "function", "function", "name", p->call.name, "arguments", "");
-  case PART_CALL_TEXT:
+  if (p->kind == PART_CALL_TEXT)
     return json_pack("{s[{sI s{so}}]}", "tool_calls", "index", (json_int_t)*n_calls - 1, "function", "arguments",
                      text_json(&p->text));
-  default:
-    return NULL;
-  }
+  return NULL;
 }
 
-static bool is_told(part_kind kind)
+/* A piece of text or reasoning, as add_event, without a tree. */
+static void add_piece(oai_writer *w, int index, const answer_part *p, const choice_part *tokens, buf *out)
 {
-  return kind == PART_CONTENT || kind == PART_REASONING || kind == PART_CALL_BEGIN || kind == PART_CALL_TEXT;
+  const char *text = p->text.data ? p->text.data : "";
+  bool talks = w->request->chat, reasoning = talks && p->kind == PART_REASONING;
+  begin_event(w, out);
+  buf_addf(out, "{\"index\":%d,%s", index,
+           reasoning ? "\"delta\":{\"reasoning_content\":"
+           : talks   ? "\"delta\":{\"content\":"
+                     : "\"text\":");
+  jout_str(out, text, p->text.length);
+  if (reasoning) { /* under both its names: set_reasoning */
+    buf_adds(out, ",\"reasoning\":");
+    jout_str(out, text, p->text.length);
+  }
+  buf_adds(out, talks ? "}" : "");
+  end_choice(w, index, tokens, NULL, out);
+  end_event(w, out);
 }
 
 void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answer_parts *said, size_t n_calls,
@@ -340,9 +370,12 @@ void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answ
   const choice_part *tokens = news; /* go with the first event */
   for (size_t i = 0; i < said->n; i++) {
     const answer_part *p = &said->at[i];
-    if (!is_told(p->kind))
+    if (p->kind == PART_CONTENT || p->kind == PART_REASONING)
+      add_piece(w, index, p, tokens, out);
+    else if (p->kind == PART_CALL_BEGIN || p->kind == PART_CALL_TEXT)
+      add_event(w, index, call_delta(p, &n_calls), tokens, NULL, out);
+    else
       continue;
-    add_event(w, index, w->request->chat ? chat_delta(p, &n_calls) : text_json(&p->text), tokens, NULL, out);
     tokens = NULL;
   }
   if (tokens && news->n_tokens)
@@ -351,7 +384,7 @@ void oai_add_delta(oai_writer *w, int index, const choice_part *news, const answ
     add_event(w, index, w->request->chat ? json_object() : json_string(""), NULL, finish, out);
 }
 
-void oai_add_usage(const oai_writer *w, json_t *usage, buf *out)
+void oai_add_usage(oai_writer *w, json_t *usage, buf *out)
 {
   begin_event(w, out);
   end_document(usage, out);

@@ -53,9 +53,9 @@ static const srv_field rows[] = {
     {"tools", FIELD_IS_LIST, 0, 0, NULL, NULL, "functions", false},
     {"tool_choice", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, "tool_choice", NULL, "auto or none", false},
     {"parallel_tool_calls", FIELD_IS_BOOL, 0, 0, "parallel_tool_calls", NULL, NULL, false},
-    {"top_logprobs", FIELD_IS_INT, 0, 0, NULL, "0", NULL, false},
+    {"top_logprobs", FIELD_IS_INT, 0, REPLY_MOST_TOP, NULL, NULL, "with message.output_text.logprobs", false},
     {"background", FIELD_IS_BOOL, 0, 0, NULL, "false", NULL, false},
-    {"include", FIELD_IS_LIST, 0, 0, NULL, "[] [\"reasoning.encrypted_content\"]", "let be: there is none", false},
+    {"include", FIELD_IS_LIST, 0, 0, NULL, NULL, "message.output_text.logprobs", false},
     {"truncation", FIELD_IS_STRING, 0, 0, NULL, "\"disabled\" \"auto\"", "let be: what is too long is an error", false},
     {"metadata", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "comes back as it is", false},
     {"max_tool_calls", FIELD_IS_INT, 0, 0, NULL, NULL, "let be: of tools that a server would run", false},
@@ -82,8 +82,10 @@ typedef struct response {
   bool open;      /* an item is under way */
   part_kind kind; /* of it: text or reasoning */
   char item_id[RESP_ID + 16];
-  buf text;       /* of it, or of a call's arguments */
-  tool_call call; /* under way; without a name there is none */
+  buf text;             /* of it, or of a call's arguments */
+  tool_call call;       /* under way; without a name there is none */
+  choice_token *tokens; /* [n_tokens] of the text that is under way or comes next; told: so many are out */
+  size_t n_tokens, capacity, told;
   size_t reasoning_tokens;
 } response;
 
@@ -97,6 +99,7 @@ static void free_response(void *data)
   buf_free(&r->text);
   mem_free(r->call.name);
   mem_free(r->call.id);
+  mem_free(r->tokens);
   mem_free(r);
 }
 
@@ -154,36 +157,65 @@ static bool move_tools(const response *r, json_t *to, oai_fault *fault)
   return fault->err.status == TERN_OK;
 }
 
+static const srv_field reasoning_rows[] = {
+    {"effort", FIELD_IS_STRING, 0, 0, "reasoning_effort", NULL, NULL, false},
+    {"summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
+    {"generate_summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
+};
+static const srv_fields reasoning_fields = SRV_FIELDS(reasoning_rows, "reasoning.");
+
 /* A summary is of what is not shown elsewhere: here all is. */
 static bool move_reasoning(const server *s, const response *r, json_t *to, oai_fault *fault)
 {
-  static const srv_field members[] = {
-      {"effort", FIELD_IS_STRING, 0, 0, "reasoning_effort", NULL, NULL, false},
-      {"summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
-      {"generate_summary", FIELD_IS_STRING, 0, 0, NULL, NULL, "let be", false},
-  };
-  static const srv_fields fields = SRV_FIELDS(members, "reasoning.");
   json_t *reasoning = json_object_get(r->body, "reasoning"), *copy = json_copy(reasoning);
-  bool ok = !reasoning || fields_check(&fields, copy, fault);
+  bool ok = !reasoning || fields_check(&reasoning_fields, copy, fault);
   const char *effort = json_string_value(json_object_get(copy, "effort"));
   bool with_tools = json_array_size(json_object_get(r->body, "tools")) > 0;
   if (ok && effort && !oai_template_has(s, with_tools, "reasoning_effort") &&
       (strcmp(effort, "none") != 0 || !oai_template_has(s, with_tools, "enable_thinking")))
     ok = oai_wrong(fault, "reasoning", "effort: the model's chat template has no such levels");
-  ok = ok && (!copy || fields_move(&fields, copy, to, fault));
+  ok = ok && (!copy || fields_move(&reasoning_fields, copy, to, fault));
   if (!ok)
     fault->param = "reasoning";
   json_decref(copy);
   return ok;
 }
 
+/* Of what an answer may be told with, log-probabilities are here; encrypted reasoning there is none of. */
+static bool move_include(const response *r, json_t *to, oai_fault *fault)
+{
+  static const char field[] = "include", wanted[] = "message.output_text.logprobs";
+  const json_t *list = json_object_get(r->body, field), *top = json_object_get(r->body, "top_logprobs");
+  bool logprobs = false;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const char *what = json_string_value(json_array_get(list, i));
+    bool is = what && !strcmp(what, wanted);
+    logprobs |= is;
+    if (is || (what && !strcmp(what, "reasoning.encrypted_content")))
+      continue;
+    fault->code = "unsupported_parameter";
+    return oai_wrong(fault, field, "element %zu: only \"%s\" is supported here", i, wanted);
+  }
+  if (!logprobs)
+    return !json_integer_value(top) || oai_wrong(fault, "top_logprobs", "needs include to have \"%s\"", wanted);
+  if (json_array_size(json_object_get(r->body, "tools"))) /* whose calls' tokens cannot be told from the text's */
+    return oai_wrong(fault, field, "\"%s\" is not told of answers that may have calls: leave tools out", wanted);
+  if (!json_object_set_new(to, "logprobs", json_true()) &&
+      (!top || !json_object_set(to, "top_logprobs", (json_t *)top)))
+    return true;
+  err_nomem(&fault->err, field);
+  return false;
+}
+
 /* The shared request that says what the body says; NULL: the fault. */
 static json_t *shared_of(const server *s, const response *r, oai_fault *fault)
 {
   json_t *to = json_object();
-  json_t *messages = resp_messages(r->items, json_object_get(r->body, "instructions"), fault);
+  size_t earlier = json_array_size(r->items) - json_array_size(r->input);
+  json_t *messages = resp_messages(r->items, earlier, json_object_get(r->body, "instructions"), fault);
   if (messages && to && json_object_set_new(to, "messages", messages) == 0 &&
-      fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_reasoning(s, r, to, fault))
+      fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_reasoning(s, r, to, fault) &&
+      move_include(r, to, fault))
     return to;
   if (messages && fault->err.status == TERN_OK)
     err_nomem(&fault->err, "request");
@@ -263,6 +295,7 @@ static json_t *document(const conversation *v, const char *status, json_t *usage
   echo(out, r, "parallel_tool_calls", json_true());
   echo(out, r, "text", json_pack("{s{ss}}", "format", "type", "text"));
   echo(out, r, "reasoning", json_pack("{sn sn}", "effort", "summary"));
+  echo(out, r, "top_logprobs", json_integer(0));
   echo(out, r, "user", json_null());
   return out;
 }
@@ -351,13 +384,35 @@ static const struct kind_words {
     [PART_CONTENT] = {"message", "msg", "output_text", "response.output_text.delta", "response.output_text.done"},
 };
 
-static json_t *text_part(const response *r, json_t *text)
+static void give_bytes(json_t *token)
+{
+  if (json_is_null(json_object_get(token, "bytes")))
+    json_object_set_new(token, "bytes", json_array());
+}
+
+/* Tokens from `first` on. What has no bytes of its own, being a part of a character, has an empty list of them. */
+static json_t *tokens_json(const response *r, const server *s, size_t first)
+{
+  json_t *list = json_array();
+  for (size_t i = first; i < r->n_tokens; i++) {
+    json_t *one = oai_token_json(s, &r->tokens[i]), *other;
+    size_t k;
+    give_bytes(one);
+    json_array_foreach(json_object_get(one, "top_logprobs"), k, other) give_bytes(other);
+    json_array_append_new(list, one);
+  }
+  return list;
+}
+
+/* `text` and `logprobs`, which is of no use to reasoning, are taken over. */
+static json_t *text_part(const response *r, json_t *text, json_t *logprobs)
 {
   json_t *out = json_pack("{ss so}", "type", kinds[r->kind].part, "text", text);
   if (r->kind == PART_CONTENT) {
     json_object_set_new(out, "annotations", json_array());
-    json_object_set_new(out, "logprobs", json_array());
+    json_object_set(out, "logprobs", logprobs);
   }
+  json_decref(logprobs);
   return out;
 }
 
@@ -391,29 +446,47 @@ static void open_text(response *r, part_kind kind, buf *out)
   name_item(r, kinds[kind].prefix);
   buf_clear(&r->text);
   tell_item(r, "response.output_item.added", text_item(r, "in_progress", json_array()), out);
-  tell(r, "response.content_part.added", place_in(r, "part", text_part(r, json_string(""))), out);
+  tell(r, "response.content_part.added", place_in(r, "part", text_part(r, json_string(""), json_array())), out);
 }
 
-/* Events of an answer's text say that there are no log-probabilities. */
-static json_t *with_logprobs(const response *r, json_t *members)
+/* Events of an answer's text have its tokens, or an empty list; `logprobs` is taken over. */
+static json_t *with_logprobs(const response *r, json_t *members, json_t *logprobs)
 {
   if (r->kind == PART_CONTENT)
-    json_object_set_new(members, "logprobs", json_array());
+    json_object_set(members, "logprobs", logprobs);
+  json_decref(logprobs);
   return members;
+}
+
+/* A piece of text, with the tokens that came since the last one. */
+static void tell_delta(response *r, const server *s, const char *text, size_t n, buf *out)
+{
+  if (!out)
+    return;
+  json_t *logprobs = r->kind == PART_CONTENT ? tokens_json(r, s, r->told) : json_array();
+  if (r->kind == PART_CONTENT)
+    r->told = r->n_tokens;
+  tell(r, kinds[r->kind].delta, with_logprobs(r, place_in(r, "delta", json_stringn(text, n)), logprobs), out);
 }
 
 static void close_text(const conversation *v, const char *status, buf *out)
 {
   response *r = v->own.data;
+  bool content = r->kind == PART_CONTENT;
   if (!r->open)
     return;
-  tell(r, kinds[r->kind].done, with_logprobs(r, place_in(r, "text", text_so_far(r))), out);
-  tell(r, "response.content_part.done", place_in(r, "part", text_part(r, text_so_far(r))), out);
-  json_t *item = text_item(r, status, json_pack("[o]", text_part(r, text_so_far(r))));
+  if (content && r->told < r->n_tokens) /* tokens without text: the last one */
+    tell_delta(r, v->server, "", 0, out);
+  json_t *tokens = content ? tokens_json(r, v->server, 0) : json_array();
+  tell(r, kinds[r->kind].done, with_logprobs(r, place_in(r, "text", text_so_far(r)), json_incref(tokens)), out);
+  tell(r, "response.content_part.done", place_in(r, "part", text_part(r, text_so_far(r), json_incref(tokens))), out);
+  json_t *item = text_item(r, status, json_pack("[o]", text_part(r, text_so_far(r), tokens)));
   tell_item(r, "response.output_item.done", json_incref(item), out);
   json_array_append_new(r->output, item);
   r->open = false;
-  if (r->kind == PART_REASONING) /* as many tokens as its text has by itself */
+  if (content)
+    r->n_tokens = r->told = 0;
+  else /* as many tokens as its text has by itself */
     r->reasoning_tokens += count_tokens(v->server, &r->text);
 }
 
@@ -429,8 +502,7 @@ static void add_text(const conversation *v, const answer_part *p, buf *out)
   buf_add(&r->text, p->text.data, p->text.length);
   if (out) /* what would be told of it at its end is not whole */
     out->failed |= r->text.failed;
-  tell(r, kinds[r->kind].delta, with_logprobs(r, place_in(r, "delta", json_stringn(p->text.data, p->text.length))),
-       out);
+  tell_delta(r, v->server, p->text.data, p->text.length, out);
 }
 
 static json_t *call_item(const response *r, const tool_call *c, const char *status, const char *arguments)
@@ -513,6 +585,20 @@ static void add_part(const conversation *v, const answer_part *p, buf *out)
   }
 }
 
+/* Tokens of the answer's text. */
+static void add_tokens(response *r, const choice_part *news)
+{
+  for (size_t i = 0; i < news->n_tokens; i++) {
+    if (news->tokens[i].reasoning)
+      continue;
+    if (!mem_grow(&r->tokens, &r->capacity, r->n_tokens + 1, sizeof *r->tokens)) {
+      r->text.failed = true;
+      return;
+    }
+    r->tokens[r->n_tokens++] = news->tokens[i];
+  }
+}
+
 static void add_parts(const conversation *v, buf *out)
 {
   const answer_parts *said = &v->said[0];
@@ -537,6 +623,7 @@ static json_t *close_answer(conversation *v, buf *out)
 
 static void whole(conversation *v, buf *out)
 {
+  add_tokens(v->own.data, &v->set->at[0].taken);
   add_parts(v, NULL);
   srv_add_json(out, close_answer(v, NULL));
   out->failed |= ((const response *)v->own.data)->text.failed;
@@ -550,7 +637,8 @@ static void begin(conversation *v, buf *out)
 
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
-  (void)index, (void)news, (void)end; /* of the one choice: finish tells it */
+  (void)index, (void)end; /* of the one choice: finish tells it */
+  add_tokens(v->own.data, news);
   add_parts(v, out);
 }
 
@@ -572,6 +660,8 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 void resp_create(server *s, const srv_request *q, srv_response *a)
 {
   static const dialect is = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail, false};
+  static const conversation_name names[] = {{"messages", "input"}, {NULL, NULL}};
+  static const srv_fields *const tables[] = {&resp_fields, &reasoning_fields, NULL};
   json_t *body;
   oai_fault fault = {0};
   if (!srv_body(q, a, &body))
@@ -579,10 +669,8 @@ void resp_create(server *s, const srv_request *q, srv_response *a)
   response *r = open_response(s, q->number, body, &fault);
   json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
-    conversation_answer(
-        s, q, root,
-        (conversation_own){.data = r, .free = free_response, .asked = "input", .asked_tokens = "max_output_tokens"},
-        &is, a);
+    conversation_own own = {.data = r, .free = free_response, .names = names, .fields = tables};
+    conversation_answer(s, q, root, own, &is, a);
     return;
   }
   oai_answer_fault(a, &fault);

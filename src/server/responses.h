@@ -15,8 +15,9 @@
 /* `input` as a list of items, new reference: a text is one of the user's. Each gets an id that has none. NULL: the
  * fault. `id`: of the response. */
 json_t *resp_items(const json_t *input, const char *id, oai_fault *fault);
-/* The messages that items and instructions (which may be NULL) say, new reference. NULL: the fault. */
-json_t *resp_messages(const json_t *items, const json_t *instructions, oai_fault *fault);
+/* The messages that items and instructions (which may be NULL) say, new reference. NULL: the fault. The first `earlier`
+ * items are not the input's. */
+json_t *resp_messages(const json_t *items, size_t earlier, const json_t *instructions, oai_fault *fault);
 
 /* ---- what is kept (responses_store.c) ---- */
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "format/json_util.h"
 #include "server/responses.h"
 
 static bool no_memory(oai_fault *fault)
@@ -23,7 +24,9 @@ static const char *text_at(const json_t *object, const char *key)
 
 static bool wrong_item(oai_fault *fault, size_t i, const char *what)
 {
-  return oai_wrong(fault, "input", "item %zu: %.150s", i, what);
+  fault->param = "input";
+  err_set(&fault->err, TERN_E_USAGE, "input[%zu]: %.150s", i, what);
+  return false;
 }
 
 /* ---- a list of items ---- */
@@ -112,7 +115,7 @@ typedef struct reading {
   json_t *messages;
   json_t *reasoning; /* that came last, for the turn behind it; NULL: none */
   json_t *names;     /* of calls, by their ids: an output has its call's name */
-  size_t at;
+  size_t at;         /* in `input`: what came before is right */
   oai_fault *fault;
 } reading;
 
@@ -157,6 +160,16 @@ static bool is_incomplete(const json_t *item)
   return status && !strcmp(status, "incomplete");
 }
 
+static bool is_object_text(const json_t *text)
+{
+  json_t *parsed;
+  if (jsonu_parse("arguments", json_string_value(text), json_string_length(text), &parsed, NULL) != TERN_OK)
+    return false;
+  bool is = jsonu_finite(parsed);
+  json_decref(parsed);
+  return is;
+}
+
 static bool read_call(reading *r, const json_t *item)
 {
   static const char *const keys[] = {"type", "id", "call_id", "name", "arguments", "status", NULL};
@@ -166,6 +179,8 @@ static bool read_call(reading *r, const json_t *item)
   json_object_set_new(r->names, id, json_string(name));
   if (is_incomplete(item)) /* its text stands in the message behind it */
     return true;
+  if (*arguments && !is_object_text(json_object_get(item, "arguments")))
+    return wrong_item(r->fault, r->at, "arguments: must be the text of a JSON object");
   json_t *turn = last_message(r);
   if (!turn || r->reasoning || strcmp(role_of(turn), "assistant") != 0) {
     if (!add_message(r, json_pack("{ss ss}", "role", "assistant", "content", "")))
@@ -265,12 +280,14 @@ static bool join_system(json_t *messages, const json_t *instructions, oai_fault 
          no_memory(fault);
 }
 
-json_t *resp_messages(const json_t *items, const json_t *instructions, oai_fault *fault)
+json_t *resp_messages(const json_t *items, size_t earlier, const json_t *instructions, oai_fault *fault)
 {
   reading r = {.messages = json_array(), .names = json_object(), .fault = fault};
   bool ok = (r.messages && r.names) || no_memory(fault);
-  for (; ok && r.at < json_array_size(items); r.at++)
-    ok = read_item(&r, json_array_get(items, r.at));
+  for (size_t i = 0; ok && i < json_array_size(items); i++) {
+    r.at = i < earlier ? 0 : i - earlier;
+    ok = read_item(&r, json_array_get(items, i));
+  }
   ok = ok && join_system(r.messages, instructions, fault);
   json_decref(r.names);
   json_decref(r.reasoning);

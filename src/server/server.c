@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "engine/about.h"
 #include "engine/sample.h"
 #include "format/json_util.h"
 #include "server/keys.h"
@@ -40,8 +41,9 @@ static tern_status check_sampling(const tern_model *m, const tern_sampling *inhe
 static tern_status check_names(const server_options *o, tern_error *err)
 {
   for (size_t i = 0; i < o->n_names; i++)
-    if (!*o->names[i])
-      return err_set(err, TERN_E_USAGE, "--alias: an empty name");
+    if (!*o->names[i] || !utf8_valid(o->names[i], strlen(o->names[i]), NULL))
+      return err_set(err, TERN_E_USAGE, "--alias: a name that is %s: no request could say it",
+                     *o->names[i] ? "not UTF-8" : "empty");
   return TERN_OK;
 }
 
@@ -118,6 +120,7 @@ tern_status server_open(tern_model *m, const server_options *options, server_soc
   pthread_cond_init(&s->quiet, &clock);
   pthread_condattr_destroy(&clock);
   s->longest_piece = srv_longest_piece(m);
+  s->parameters = about_parameters(m->net);
   s->death_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   s->options.scheduling.on_death = note_death;

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "server/server.h"
 #include "text/parts.h"
+#include "text/tok.h"
 
 enum {
   SRV_CLASSES = 6, /* of HTTP status: 1xx to 5xx */
@@ -31,6 +32,7 @@ struct server {
   int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
+  atomic_int connections;         /* that are open */
   atomic_uint_least64_t responses[SRV_CLASSES];
   pthread_mutex_t log_lock, library;
   pthread_mutex_t lock; /* guards what follows */
@@ -38,6 +40,7 @@ struct server {
   int active;           /* requests whose route has begun and whose answer is not out */
   size_t held;          /* bytes of large bodies that are in memory */
   size_t longest_piece; /* bytes of the tokenizer's longest token; fixed at open */
+  double parameters;    /* values of the weights; likewise */
   pthread_t turns[SRV_TURNS];
   int n_turns; /* of `turns` that are taken: the first ones */
   bool draining;
@@ -93,6 +96,7 @@ typedef struct srv_response {
   int retry_after; /* seconds; 0: none */
   srv_source source;
   bool gone; /* the client has left: nobody to answer */
+  bool last; /* the connection ends with this answer */
 } srv_response;
 
 typedef void srv_route(server *s, const srv_request *q, srv_response *a);
@@ -120,6 +124,8 @@ void srv_log(server *s, const char *format, ...) __attribute__((format(printf, 2
 /* Before the work on a body of so many bytes, or on what is as much (SIZE_MAX): waits until few others are at it, where
  * the body is large. False: the client has left meanwhile, or the server is closing. */
 bool srv_turn_begin(server *s, size_t length, int fd);
+/* Whether the client behind *fd still waits, for work that may take long. */
+tok_ask srv_ask(const int *fd);
 /* The thread's turn is over, if it has one: before it waits for the model, and after its route. */
 void srv_turn_end(server *s);
 /* Whether `bytes` more of a large body may be held. */

@@ -61,6 +61,7 @@ void text_tokenize(server *s, const srv_request *q, srv_response *a)
   oai_fault fault = {0};
   int32_t *ids = NULL;
   size_t n = 0;
+  tok_ask ask = srv_ask(&q->fd);
   if (!srv_body(q, a, &root))
     return;
   bool ok = check(s, &text_tokenize_fields, root, &fault);
@@ -70,8 +71,8 @@ void text_tokenize(server *s, const srv_request *q, srv_response *a)
   if (ok)
     ok = srv_check_length(s, json_string_length(text), &fault.err) == TERN_OK;
   if (ok)
-    ok = tok_encode(s->model->tok, json_string_value(text), json_string_length(text), switch_of(root, flags, true),
-                    &ids, &n, &fault.err) == TERN_OK;
+    ok = tok_encode_while(s->model->tok, &ask, json_string_value(text), json_string_length(text),
+                          switch_of(root, flags, true), &ids, &n, &fault.err) == TERN_OK;
   if (ok)
     srv_json(a, 200, json_pack("{so sI}", "tokens", ids_json(ids, n), "count", (json_int_t)n));
   else

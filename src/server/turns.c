@@ -1,8 +1,8 @@
 /* turns.c - what requests may cost before the scheduler knows of them: memory and time of large bodies.
  *
- * Parsing, rendering and encoding take many times a body's bytes, and cannot be cut short. So few large bodies are
- * worked on at once, those that wait look at their client and at the server's end meanwhile, and a text that could not
- * fit the context is refused unread. Small bodies never wait behind large ones.
+ * Parsing, rendering and encoding take many times a body's bytes, and but for encoding cannot be cut short. So few
+ * large bodies are worked on at once, those that wait look at their client and at the server's end meanwhile, and a
+ * text that could not fit the context is refused unread. Small bodies never wait behind large ones.
  */
 #include <poll.h>
 
@@ -37,6 +37,17 @@ bool srv_turn_begin(server *s, size_t length, int fd)
     if (take_turn(s))
       return true;
   }
+}
+
+static bool is_there(void *user)
+{
+  struct pollfd at = {.fd = *(const int *)user, .events = POLLRDHUP};
+  return poll(&at, 1, 0) <= 0;
+}
+
+tok_ask srv_ask(const int *fd)
+{
+  return (tok_ask){is_there, (void *)(uintptr_t)fd};
 }
 
 void srv_turn_end(server *s)

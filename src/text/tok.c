@@ -223,10 +223,13 @@ static tern_status encode_plain(encoder *e, const char *s, size_t n, size_t orig
 {
   e->words.count = 0;
   if (!pretok_push(&e->words, s, n, origin < n ? origin : n))
-    return err_nomem(e->err, "text");
-  TRY(pretok_apply(e->t, &e->words, &e->spare, &e->texts, e->err));
-  for (size_t i = 0; i < e->words.count; i++)
+    return err_nomem(e->err, "the tokens of a text");
+  TRY(pretok_apply(e->t, &e->words, &e->spare, &e->texts, &e->scratch.work, e->err));
+  for (size_t i = 0; i < e->words.count; i++) {
     TRY(model_word(e, e->words.items[i].s, e->words.items[i].n));
+    if (!tok_work_on(&e->scratch.work, e->words.items[i].n))
+      return tok_given_up(e->err);
+  }
   return TERN_OK;
 }
 
@@ -248,7 +251,7 @@ static tern_status encode_part(encoder *e, const char *s, size_t n, bool at_star
   tok_text text = {s, n, at_start ? utf8_decode(s, n, &c) : 0};
   TRY(norm_apply(t->norm, t->n_norm, &text, at_start, &e->first, &e->second, e->err));
   if (!keep_text(e, &text, s))
-    return err_nomem(e->err, "text");
+    return err_nomem(e->err, "the tokens of a text");
   added_cursor cursor = {.trie = t->normalized_trie, .tokens = t->added, .s = text.s, .n = text.n};
   added_match part;
   while (added_next(&cursor, &part)) {
@@ -256,7 +259,7 @@ static tern_status encode_part(encoder *e, const char *s, size_t n, bool at_star
     if (part.id < 0)
       TRY(encode_plain(e, text.s + part.begin, part.end - part.begin, origin));
     else if (part.begin < part.end && !tok_ids_push(&e->ids, part.id))
-      return err_nomem(e->err, "text");
+      return err_nomem(e->err, "the tokens of a text");
   }
   return TERN_OK;
 }
@@ -269,7 +272,7 @@ static tern_status encode_text(encoder *e, const char *text, size_t n)
     if (part.id < 0)
       TRY(encode_part(e, text + part.begin, part.end - part.begin, part.begin == 0));
     else if (!tok_ids_push(&e->ids, part.id))
-      return err_nomem(e->err, "text");
+      return err_nomem(e->err, "the tokens of a text");
   }
   return TERN_OK;
 }
@@ -286,7 +289,7 @@ static tern_status encode_all(encoder *e, const char *text, size_t n, bool add_s
       TRY(encode_text(e, text, n));
     for (size_t k = 0; k < piece->n_ids && add_special; k++)
       if (!tok_ids_push(&e->ids, piece->ids[k]))
-        return err_nomem(e->err, "text");
+        return err_nomem(e->err, "the tokens of a text");
   }
   return TERN_OK;
 }
@@ -312,14 +315,32 @@ static bool make_cache(tok_scratch *s, size_t n)
   return s->cache != NULL;
 }
 
+bool tok_work_ask(tok_work *w)
+{
+  w->done = 0;
+  w->given_up = w->given_up || (w->ask && w->ask->wanted && !w->ask->wanted(w->ask->user));
+  return !w->given_up;
+}
+
+tern_status tok_given_up(tern_error *err)
+{
+  return err_set(err, TERN_E_CANCELLED, "text: encoding it was given up");
+}
+
 tern_status tok_encode(const tok *t, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
                        tern_error *err)
 {
+  return tok_encode_while(t, NULL, text, n, add_special, ids, n_ids, err);
+}
+
+tern_status tok_encode_while(const tok *t, const tok_ask *ask, const char *text, size_t n, bool add_special,
+                             int32_t **ids, size_t *n_ids, tern_error *err)
+{
   TRY(check_text(text, n, err));
-  encoder e = {.t = t, .err = err};
+  encoder e = {.t = t, .scratch = {.work = {.ask = ask}}, .err = err};
   tern_status status = TERN_OK;
   if (!make_cache(&e.scratch, n) || !mem_grow(&e.ids.data, &e.ids.capacity, n / 3 + 16, sizeof *e.ids.data))
-    status = err_nomem(err, "text");
+    status = err_nomem(err, "the tokens of a text");
   if (status == TERN_OK)
     status = encode_all(&e, text, n, add_special);
   if (status == TERN_OK) {

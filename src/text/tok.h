@@ -19,6 +19,14 @@ void tok_close(tok *t); /* NULL is fine */
  * refused with the offset of the first bad byte. */
 tern_status tok_encode(const tok *t, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
                        tern_error *err);
+/* Asked now and then, from within the call, whether its work is still wanted. */
+typedef struct tok_ask {
+  bool (*wanted)(void *user); /* NULL: it is */
+  void *user;
+} tok_ask;
+/* tok_encode, which is given up with TERN_E_CANCELLED where it is not: a long text takes seconds. */
+tern_status tok_encode_while(const tok *t, const tok_ask *ask, const char *text, size_t n, bool add_special,
+                             int32_t **ids, size_t *n_ids, tern_error *err);
 /* *text: *length bytes and a NUL, mem_free. Always valid UTF-8. Ids beyond the vocabulary vanish, as in the reference
  * (logits may have padding rows); a negative id is refused. `length` may be NULL. */
 tern_status tok_decode(const tok *t, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *length,

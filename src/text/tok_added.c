@@ -212,7 +212,7 @@ static tern_status make_unique(tok *t, tern_error *err)
 {
   size_t kept = 0;
   if (!strmap_reserve(&t->added_ids, t->n_added + 1))
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   for (size_t i = 0; i < t->n_added; i++) {
     added_token *a = &t->added[i];
     bool present;
@@ -220,7 +220,7 @@ static tern_status make_unique(tok *t, tern_error *err)
     if (a->content.n == 0)
       continue;
     if (!strmap_put(&t->added_ids, a->content.s, a->content.n, (uint32_t)kept, &present, &old))
-      return err_nomem(err, "added tokens");
+      return err_nomem(err, "the tokenizer's added tokens");
     if (present) {
       a->special |= t->added[old].special; /* once special, a text stays so */
       t->added[old] = *a;
@@ -266,7 +266,7 @@ static tern_status normalize_pattern(tok *t, added_token *a, tern_error *err)
   if (status == TERN_OK && (text.n != a->content.n || memcmp(text.s, a->content.s, text.n) != 0)) {
     a->pattern = (tok_span){arena_strndup(&t->arena, text.s, text.n), text.n};
     if (!a->pattern.s)
-      status = err_nomem(err, "added tokens");
+      status = err_nomem(err, "the tokenizer's added tokens");
   }
   buf_free(&one);
   buf_free(&two);
@@ -282,21 +282,21 @@ static tern_status add_to_trie(tok *t, added_trie **trie, size_t index, tern_err
   if (!*trie) {
     *trie = mem_zalloc(sizeof **trie);
     if (!*trie || (new_node(*trie, 0), (*trie)->count != 1))
-      return err_nomem(err, "added tokens");
+      return err_nomem(err, "the tokenizer's added tokens");
   }
   size_t length = 0;
   int32_t other = longest_at(*trie, a->pattern.s, a->pattern.n, &length);
   if (other >= 0 && length == a->pattern.n)
     return err_set(err, TERN_E_UNSUPPORTED, "%s: added_tokens: '%.80s' and '%.80s' are the same once normalised",
                    t->file, t->added[other].content.s, a->content.s);
-  return trie_add(*trie, a->pattern, (int32_t)index) ? TERN_OK : err_nomem(err, "added tokens");
+  return trie_add(*trie, a->pattern, (int32_t)index) ? TERN_OK : err_nomem(err, "the tokenizer's added tokens");
 }
 
 static tern_status set_flags(tok *t, tern_error *err)
 {
   t->flags = mem_zalloc((size_t)t->vocab.size + 1);
   if (!t->flags)
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   for (size_t i = 0; i < t->n_added; i++) {
     const added_token *a = &t->added[i];
     size_t n = 0;
@@ -324,7 +324,7 @@ tern_status added_build(tok *t, tern_error *err)
   TRY(make_unique(t, err));
   vocab_entry *beyond = mem_array(t->n_added + 1, sizeof *beyond);
   if (!beyond)
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   size_t n_beyond = 0;
   tern_status status = number(t, beyond, &n_beyond, err);
   if (status == TERN_OK)

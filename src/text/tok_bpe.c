@@ -80,7 +80,7 @@ static tern_status add_merges(tok *t, const bpe_pair *merges, size_t first, size
     buf_add(joined, p->right.s + skip, p->right.n - skip);
   }
   if (joined->failed)
-    return err_nomem(err, "merges");
+    return err_nomem(err, "the tokenizer's merges");
   const char *at = joined->data;
   for (size_t i = 0; i < count; i++) {
     const bpe_pair *p = &merges[first + i];
@@ -169,7 +169,7 @@ static tern_status prepare(tok *t, size_t n, tern_error *err)
     m->shift--;
   m->merges = mem_alloc(slots * sizeof *m->merges);
   if (!m->merges)
-    return err_nomem(err, "merges");
+    return err_nomem(err, "the tokenizer's merges");
   memset(m->merges, 0xff, slots * sizeof *m->merges);
   m->mask = slots - 1;
   m->unk = m->has_unk ? vocab_find(&t->vocab, m->unk_text.s, m->unk_text.n) : -1;
@@ -177,7 +177,7 @@ static tern_status prepare(tok *t, size_t n, tern_error *err)
     if (t->vocab.pieces[id].length != UINT32_MAX && t->vocab.pieces[id].length > m->longest)
       m->longest = t->vocab.pieces[id].length;
   find_single_pieces(t);
-  return find_mark(t) ? TERN_OK : err_nomem(err, "vocabulary");
+  return find_mark(t) ? TERN_OK : err_nomem(err, "the tokenizer's vocabulary");
 }
 
 tern_status bpe_build(tok *t, const bpe_pair *merges, size_t n, tern_error *err)
@@ -268,7 +268,7 @@ static tern_status add_character(const tok *t, const char *s, size_t n, bool fir
       buf_add(&whole, m->suffix.s, m->suffix.n);
     if (whole.failed) {
       buf_free(&whole);
-      return err_nomem(err, "word");
+      return err_nomem(err, "the tokenizer's word");
     }
     s = whole.data;
     n = whole.length;
@@ -388,7 +388,8 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
 }
 
 /* prev and next link the symbols that are left; each symbol gives at most two heap items per merge, so 3n suffice. */
-static size_t merge_long(const bpe_model *m, uint32_t *symbol, uint32_t *prev, uint32_t *next, uint64_t *heap, size_t n)
+static size_t merge_long(const bpe_model *m, uint32_t *symbol, uint32_t *prev, uint32_t *next, uint64_t *heap, size_t n,
+                         tok_work *work)
 {
   size_t items = 0, left = 0;
   uint32_t id = 0;
@@ -401,7 +402,7 @@ static size_t merge_long(const bpe_model *m, uint32_t *symbol, uint32_t *prev, u
   }
   for (size_t i = items / 2; i-- > 0;)
     heap_sift(heap, items, i);
-  while (items) {
+  while (items && tok_work_on(work, 1)) {
     uint64_t top = heap_pop(heap, &items);
     uint32_t at = (uint32_t)top, right = next[at];
     if (symbol[at] == NO_SYMBOL || right == NO_SYMBOL || rank_of(m, symbol[at], symbol[right], &id) != top >> 32)
@@ -448,7 +449,7 @@ static tern_status merge_part(const tok *t, tok_scratch *scratch, const char *s,
     if (room > UINT32_MAX / 4)
       return err_set(err, TERN_E_LIMIT, "text: a word of more than a billion bytes");
     if (!mem_grow(&scratch->symbols, &scratch->symbols_capacity, 3 * room, sizeof *scratch->symbols))
-      return err_nomem(err, "text");
+      return err_nomem(err, "the tokens of a text");
     symbol.ids = scratch->symbols;
   }
   TRY(t->byte_level_words ? split_bytes(t, s, n, &symbol, err) : split_characters(t, s, n, &symbol, err));
@@ -456,10 +457,13 @@ static tern_status merge_part(const tok *t, tok_scratch *scratch, const char *s,
     symbol.count = merge_short(m, symbol.ids, symbol.count);
   else {
     if (!mem_grow(&scratch->heap, &scratch->heap_capacity, 3 * symbol.count, sizeof *scratch->heap))
-      return err_nomem(err, "text");
-    symbol.count = merge_long(m, symbol.ids, symbol.ids + room, symbol.ids + 2 * room, scratch->heap, symbol.count);
+      return err_nomem(err, "the tokens of a text");
+    symbol.count = merge_long(m, symbol.ids, symbol.ids + room, symbol.ids + 2 * room, scratch->heap, symbol.count,
+                              &scratch->work);
+    if (scratch->work.given_up)
+      return tok_given_up(err);
   }
-  return push_all(out, symbol.ids, symbol.count) ? TERN_OK : err_nomem(err, "text");
+  return push_all(out, symbol.ids, symbol.count) ? TERN_OK : err_nomem(err, "the tokens of a text");
 }
 
 /* The same, by way of the cache: a hit copies ids that stand earlier in the output. */
@@ -470,7 +474,7 @@ static tern_status cached_part(const tok *t, tok_scratch *scratch, const char *s
   word_cache_entry *e = &scratch->cache[hash & scratch->cache_mask];
   if (e->word && e->hash == hash && e->length == n && memcmp(e->word, s, n) == 0) {
     if (!mem_grow(&out->data, &out->capacity, out->count + e->count, sizeof *out->data))
-      return err_nomem(err, "text");
+      return err_nomem(err, "the tokens of a text");
     memcpy(out->data + out->count, out->data + e->first, e->count * sizeof *out->data);
     out->count += e->count;
     return TERN_OK;
@@ -526,13 +530,15 @@ tern_status bpe_word(const tok *t, tok_scratch *scratch, const char *s, size_t n
   if (t->bpe.ignore_merges) {
     int32_t id = whole_word(t, s, n);
     if (id >= 0)
-      return tok_ids_push(out, id) ? TERN_OK : err_nomem(err, "text");
+      return tok_ids_push(out, id) ? TERN_OK : err_nomem(err, "the tokens of a text");
   }
   if (!t->bpe.cuts || t->byte_level_words)
     return cached_part(t, scratch, s, n, out, err);
   while (n) {
     size_t length = part_length(t, s, n);
     TRY(cached_part(t, scratch, s, length, out, err));
+    if (!tok_work_on(&scratch->work, length))
+      return tok_given_up(err);
     s += length;
     n -= length;
   }

@@ -96,7 +96,7 @@ tern_status charsmap_from_bytes(tok *t, const uint8_t *data, size_t n, norm_step
   uint32_t *trie = arena_alloc(&t->arena, size);
   char *text = arena_strndup(&t->arena, (const char *)data + 4 + size, rest);
   if (!trie || !text)
-    return err_nomem(err, "precompiled_charsmap");
+    return err_nomem(err, "the tokenizer's precompiled_charsmap");
   for (size_t i = 0; i < units; i++) {
     const uint8_t *u = data + 4 + 4 * i;
     trie[i] = (uint32_t)u[0] | (uint32_t)u[1] << 8 | (uint32_t)u[2] << 16 | (uint32_t)u[3] << 24;
@@ -125,7 +125,7 @@ tern_status charsmap_read(tok *t, tok_span base64, norm_step *out, tern_error *e
     n--;
   uint8_t *data = mem_alloc(n / 4 * 3 + 3);
   if (!data)
-    return err_nomem(err, "precompiled_charsmap");
+    return err_nomem(err, "the tokenizer's precompiled_charsmap");
   size_t length = 0;
   uint32_t bits = 0;
   bool good = n % 4 != 1;

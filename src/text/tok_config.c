@@ -91,21 +91,21 @@ static tern_status note_added(const tok *t, strmap *have, tern_error *err)
 {
   for (size_t i = 0; i < t->n_added; i++)
     if (!strmap_put(have, t->added[i].content.s, t->added[i].content.n, 0, NULL, NULL))
-      return err_nomem(err, "added tokens");
+      return err_nomem(err, "the tokenizer's added tokens");
   return TERN_OK;
 }
 
 static tern_status append_listed(tok *t, const listed *list, size_t n, strmap *have, tern_error *err)
 {
   if (!grow_added(t, n))
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   for (size_t i = 0; i < n; i++) {
     added_token a;
     TRY(added_read("tokenizer_config.json", list[i].value, false, &a, err));
     if (known(have, &a))
       continue;
     if (!strmap_put(have, a.content.s, a.content.n, 0, NULL, NULL))
-      return err_nomem(err, "added tokens");
+      return err_nomem(err, "the tokenizer's added tokens");
     t->added[t->n_added++] = a;
   }
   return TERN_OK;
@@ -121,7 +121,7 @@ static tern_status read_decoder_list(tok *t, const jt *config, strmap *have, ter
   listed *list = mem_array(all->n + 1, sizeof *list);
   size_t n = 0;
   if (!list)
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   for (const jt *v = all->first; v; v = v->next)
     list[n++] = (listed){v, strtoull(v->key, NULL, 10)};
   qsort(list, n, sizeof *list, by_id);
@@ -133,7 +133,7 @@ static tern_status read_decoder_list(tok *t, const jt *config, strmap *have, ter
 static tern_status add_roles(tok *t, strmap *have, tern_error *err)
 {
   if (!grow_added(t, TOK_ROLES))
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   for (int r = 0; r < TOK_ROLES; r++) {
     if (!t->role_text[r])
       continue;
@@ -141,7 +141,7 @@ static tern_status add_roles(tok *t, strmap *have, tern_error *err)
     if (known(have, &a) || vocab_find(&t->vocab, a.content.s, a.content.n) < 0)
       continue;
     if (!strmap_put(have, a.content.s, a.content.n, 0, NULL, NULL))
-      return err_nomem(err, "added tokens");
+      return err_nomem(err, "the tokenizer's added tokens");
     t->added[t->n_added++] = a;
   }
   return TERN_OK;
@@ -159,7 +159,7 @@ static tern_status read_added_file(tok *t, const char *dir, strmap *have, tern_e
   listed *list = mem_array(all->n + 1, sizeof *list);
   if (!list || !grow_added(t, all->n)) {
     mem_free(list);
-    return err_nomem(err, "added tokens");
+    return err_nomem(err, "the tokenizer's added tokens");
   }
   size_t n = 0;
   tern_status status = TERN_OK;
@@ -175,7 +175,7 @@ static tern_status read_added_file(tok *t, const char *dir, strmap *have, tern_e
     if (known(have, &a))
       continue;
     if (!strmap_put(have, a.content.s, a.content.n, 0, NULL, NULL))
-      status = err_nomem(err, "added tokens");
+      status = err_nomem(err, "the tokenizer's added tokens");
     t->added[t->n_added++] = a;
   }
   mem_free(list);
@@ -198,7 +198,7 @@ static tern_status make_post(tok *t, const jt *config, tern_error *err)
   static const tok_role roles[] = {TOK_BOS, TOK_ROLES, TOK_EOS};
   post_step *post = arena_zalloc(&t->arena, sizeof *post);
   if (!post || !(post->pieces = arena_zalloc(&t->arena, 3 * sizeof *post->pieces)))
-    return err_nomem(err, "special tokens");
+    return err_nomem(err, "the tokenizer's special tokens");
   for (int i = 0; i < 3; i++) {
     post_piece piece = {.sequence = !keys[i]};
     if (keys[i]) {
@@ -207,7 +207,7 @@ static tern_status make_post(tok *t, const jt *config, tern_error *err)
       const char *text = t->role_text[roles[i]];
       int32_t *id = arena_alloc(&t->arena, sizeof *id);
       if (!id)
-        return err_nomem(err, "special tokens");
+        return err_nomem(err, "the tokenizer's special tokens");
       *id = text ? vocab_find(&t->vocab, text, strlen(text)) : -1;
       if (!wanted || *id < 0)
         continue;

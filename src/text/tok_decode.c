@@ -184,7 +184,7 @@ static tern_status replace(const decode_step *step, pieces *p, tern_error *err)
     buf_add(&out, s.s + done, s.n - done);
     p->items[i] = (tok_span){out.data ? arena_strndup(p->memory, out.data, out.length) : "", out.length};
     if (out.failed || !p->items[i].s)
-      status = err_nomem(err, "text");
+      status = err_nomem(err, "the text of tokens");
   }
   pattern_finish(&cursor);
   buf_free(&out);
@@ -336,7 +336,7 @@ static tern_status apply(const decode_step *step, pieces *p, tern_error *err)
     ok = ctc(step, p);
     break;
   }
-  return ok ? TERN_OK : err_nomem(err, "text");
+  return ok ? TERN_OK : err_nomem(err, "the text of tokens");
 }
 
 static size_t total_length(const pieces *p)
@@ -369,7 +369,7 @@ tern_status tok_decode(const tok *t, const int32_t *ids, size_t n, bool skip_spe
   arena memory = {0};
   pieces p = {.memory = &memory, .items = mem_array(n + 1, sizeof *p.items)};
   if (!p.items)
-    return err_nomem(err, "text");
+    return err_nomem(err, "the text of tokens");
   tern_status status = TERN_OK;
   for (size_t i = 0; i < n && status == TERN_OK; i++) {
     if (ids[i] < 0)
@@ -385,7 +385,7 @@ tern_status tok_decode(const tok *t, const int32_t *ids, size_t n, bool skip_spe
     status = run(t, &p, &out, err);
   size_t n_out = out.length;
   if (status == TERN_OK && out.failed)
-    status = err_nomem(err, "text");
+    status = err_nomem(err, "the text of tokens");
   if (status == TERN_OK) {
     *text = buf_take(&out);
     if (length)

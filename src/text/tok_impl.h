@@ -117,6 +117,23 @@ typedef struct pretok_step {
   size_t length;      /* FixedLength, in characters */
 } pretok_step;
 
+/* How much one call has done since it asked whether to go on. */
+typedef struct tok_work {
+  const tok_ask *ask; /* NULL: nobody is asked */
+  size_t done;        /* bytes or steps */
+  bool given_up;
+} tok_work;
+enum { TOK_ASK_AFTER = 64 << 10 /* some milliseconds */ };
+/* False: the work is not wanted any more, now or before; tok_given_up is then the call's error. */
+bool tok_work_ask(tok_work *w);
+tern_status tok_given_up(tern_error *err);
+/* After n bytes or steps more. */
+static inline bool tok_work_on(tok_work *w, size_t n)
+{
+  w->done += n;
+  return w->done < TOK_ASK_AFTER || tok_work_ask(w);
+}
+
 /* Words under construction and the memory behind those that no longer stand in the input. */
 typedef struct pretok_words {
   tok_text *items;
@@ -125,7 +142,8 @@ typedef struct pretok_words {
 
 /* Runs all steps over words->items. `spare` is scratch of the same kind; new text is made in *texts. A ByteLevel step
  * at the very end does not rewrite the bytes: the model is told instead (tok.byte_level_words). */
-tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare, arena *texts, tern_error *err);
+tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare, arena *texts, tok_work *work,
+                         tern_error *err);
 bool pretok_push(pretok_words *words, const char *s, size_t n, size_t origin);
 
 /* The printable character that stands for a byte in byte-level vocabularies, and back (-1: none). */
@@ -349,6 +367,7 @@ struct tok_scratch {
   size_t heap_capacity;
   void *nodes; /* Viterbi */
   size_t nodes_capacity;
+  tok_work work;
 };
 
 #endif

@@ -158,7 +158,7 @@ static tern_status apply_one(const norm_step *step, const tok_text *in, bool at_
   case NORM_NFD:
   case NORM_NFKC:
   case NORM_NFKD:
-    return reform(step, in, out, origin) ? TERN_OK : err_nomem(err, "text");
+    return reform(step, in, out, origin) ? TERN_OK : err_nomem(err, "the tokens of a text");
   default:
     map_text(step->kind, in, out, origin);
     return TERN_OK;
@@ -181,7 +181,7 @@ tern_status norm_apply(const norm_step *steps, size_t n_steps, tok_text *text, b
     buf_clear(out);
     TRY(apply_one(&steps[i], text, at_start, out, &origin, err));
     if (out->failed)
-      return err_nomem(err, "text");
+      return err_nomem(err, "the tokens of a text");
     if (out->length > most)
       return err_set(err, TERN_E_LIMIT, "tokenizer: the normalizer blows up this text: %zu bytes", out->length);
     *text = (tok_text){out->data ? out->data : "", out->length, origin};

@@ -31,6 +31,7 @@ typedef struct cutter {
   size_t begin, end;
   bool last_match;
   bool failed;
+  tok_work *work;
 } cutter;
 
 static void cut_out(cutter *c, size_t begin, size_t end)
@@ -100,6 +101,8 @@ static tern_status cut_by_pattern(const pretok_step *step, pattern_cursor *curso
     TRY(pattern_next(cursor, &found, &begin, &end, err));
     if (!found)
       break;
+    if (!tok_work_on(c->work, end - done))
+      return tok_given_up(err);
     if (done != begin)
       cut_feed(c, done, begin, false);
     cut_feed(c, begin, end, true);
@@ -290,7 +293,7 @@ static tern_status byte_level(const tok *t, const pretok_step *step, pattern_cur
                               tern_error *err)
 {
   if (step->add_prefix_space && c->text.s[0] != ' ' && !put_before(&c->text, " ", 1, texts))
-    return err_nomem(err, "text");
+    return err_nomem(err, "the tokens of a text");
   size_t first = c->out->count;
   if (step->pattern)
     TRY(cut_by_pattern(step, cursor, c, err));
@@ -299,7 +302,7 @@ static tern_status byte_level(const tok *t, const pretok_step *step, pattern_cur
   bool deferred = t->byte_level_words && step == &t->pretok[t->n_pretok - 1];
   for (size_t i = first; !deferred && i < c->out->count; i++)
     if (!rewrite_bytes(&c->out->items[i], texts))
-      return err_nomem(err, "text");
+      return err_nomem(err, "the tokens of a text");
   return TERN_OK;
 }
 
@@ -315,7 +318,7 @@ static tern_status apply_word(const tok *t, const pretok_step *step, pattern_cur
     break;
   case PRETOK_METASPACE:
     if (!metaspace(step, &c->text, texts))
-      return err_nomem(err, "text");
+      return err_nomem(err, "the tokens of a text");
     if (step->split)
       cut_by_character(step, is_delimiter, c);
     else
@@ -344,7 +347,7 @@ static tern_status apply_word(const tok *t, const pretok_step *step, pattern_cur
     break;
   }
   cut_release(c);
-  return c->failed ? err_nomem(err, "text") : TERN_OK;
+  return c->failed ? err_nomem(err, "the tokens of a text") : TERN_OK;
 }
 
 static size_t total_length(const pretok_words *words)
@@ -355,7 +358,8 @@ static size_t total_length(const pretok_words *words)
   return n;
 }
 
-tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare, arena *texts, tern_error *err)
+tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare, arena *texts, tok_work *work,
+                         tern_error *err)
 {
   size_t most = tok_most_text(total_length(words));
   for (size_t k = 0; k < t->n_pretok; k++) {
@@ -364,8 +368,9 @@ tern_status pretok_apply(const tok *t, pretok_words *words, pretok_words *spare,
     tern_status status = TERN_OK;
     spare->count = 0;
     for (size_t i = 0; i < words->count && status == TERN_OK; i++) {
-      cutter c = {.behavior = step->behavior, .invert = step->invert, .text = words->items[i], .out = spare};
-      status = apply_word(t, step, &cursor, &c, texts, err);
+      cutter c = {
+          .behavior = step->behavior, .invert = step->invert, .text = words->items[i], .out = spare, .work = work};
+      status = tok_work_on(work, 1) ? apply_word(t, step, &cursor, &c, texts, err) : tok_given_up(err);
     }
     pattern_finish(&cursor);
     TRY(status);
@@ -513,7 +518,7 @@ tern_status pretok_read(tok *t, const jt *value, tern_error *err)
     return TERN_OK;
   t->pretok = mem_array(TOK_MAX_STEPS, sizeof *t->pretok);
   if (!t->pretok)
-    return err_nomem(err, "pre_tokenizer");
+    return err_nomem(err, "the tokenizer's pre_tokenizer");
   TRY(fields_each(t, "pre_tokenizer", "pretokenizers", value, read_step, NULL, err));
   t->byte_level_words =
       t->model == MODEL_BPE && t->n_pretok > 0 && t->pretok[t->n_pretok - 1].kind == PRETOK_BYTE_LEVEL;

@@ -76,7 +76,7 @@ tern_status unigram_build(tok *t, const uint8_t *types, tern_error *err)
   m->trie = mem_zalloc(sizeof *m->trie);
   if (!m->trie || !(m->trie->pairs = mem_array(65536, sizeof *m->trie->pairs)) ||
       !mem_grow(&m->trie->nodes, &m->trie->capacity, t->vocab.n_bytes + 1, sizeof *m->trie->nodes))
-    return err_nomem(err, "vocabulary");
+    return err_nomem(err, "the tokenizer's vocabulary");
   new_node(m->trie, 0);
   m->min_score = __builtin_inf();
   for (uint32_t id = 0; id < t->vocab.size; id++) {
@@ -87,7 +87,7 @@ tern_status unigram_build(tok *t, const uint8_t *types, tern_error *err)
     if (m->scores[id] < m->min_score)
       m->min_score = m->scores[id];
     if (s && n && !trie_add(m->trie, s, n, vocab_find(&t->vocab, s, n)))
-      return err_nomem(err, "vocabulary");
+      return err_nomem(err, "the tokenizer's vocabulary");
   }
   for (int b = 0; b < 256; b++) {
     char name[8];
@@ -113,8 +113,8 @@ static void reach(path *to, double score, size_t begin, int32_t id)
     *to = (path){score, (uint32_t)begin, id};
 }
 
-/* Fills best[1..n]. False: an unknown character, and the model has no unknown piece. */
-static bool find_paths(const unigram_model *m, const char *s, size_t n, path *best)
+/* Fills best[1..n]. False: an unknown character, and the model has no unknown piece; or it was given up. */
+static bool find_paths(const unigram_model *m, const char *s, size_t n, path *best, tok_work *work)
 {
   for (size_t i = 0; i <= n; i++)
     best[i] = (path){0, UINT32_MAX, 0};
@@ -140,6 +140,8 @@ static bool find_paths(const unigram_model *m, const char *s, size_t n, path *be
         return false;
       reach(&best[at + single], m->min_score - UNKNOWN_PENALTY + here, at, m->unk);
     }
+    if (!tok_work_on(work, single))
+      return false;
     at += single;
   }
   return true;
@@ -169,10 +171,13 @@ tern_status unigram_word(const tok *t, tok_scratch *scratch, const char *s, size
   if (n >= UINT32_MAX)
     return err_set(err, TERN_E_LIMIT, "text: a word of more than 4 GiB");
   if (!mem_grow(&scratch->nodes, &scratch->nodes_capacity, n + 1, sizeof(path)))
-    return err_nomem(err, "text");
+    return err_nomem(err, "the tokens of a text");
   path *best = scratch->nodes;
-  if (!find_paths(m, s, n, best))
-    return err_set(err, TERN_E_FORMAT, "%s: model.unk_id: missing, but the text has an unknown character", t->file);
+  if (!find_paths(m, s, n, best, &scratch->work))
+    return scratch->work.given_up
+               ? tok_given_up(err)
+               : err_set(err, TERN_E_FORMAT, "%s: model.unk_id: missing, but the text has an unknown character",
+                         t->file);
   /* Turn the chain around: next[at] is where the piece that begins at `at` ends. */
   size_t at = n, next = n;
   while (at > 0) {
@@ -188,7 +193,7 @@ tern_status unigram_word(const tok *t, tok_scratch *scratch, const char *s, size
       while (end < n && best[best[end].begin].id == m->unk)
         end = best[end].begin;
     if (!push_piece(t, s + at, end - at, out))
-      return err_nomem(err, "text");
+      return err_nomem(err, "the tokens of a text");
     at = end;
   }
   return TERN_OK;

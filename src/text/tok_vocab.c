@@ -21,11 +21,11 @@ static tern_status add_pieces(tok_vocab *v, const vocab_entry *entries, size_t n
     return err_set(err, TERN_E_LIMIT, "vocabulary: more than 4 GiB of pieces");
   char *all = mem_realloc(v->bytes, bytes + 1);
   if (!all)
-    return err_nomem(err, "vocabulary");
+    return err_nomem(err, "the tokenizer's vocabulary");
   v->bytes = all;
   vocab_piece *pieces = mem_realloc(v->pieces, (size + 1) * sizeof *pieces);
   if (!pieces)
-    return err_nomem(err, "vocabulary");
+    return err_nomem(err, "the tokenizer's vocabulary");
   v->pieces = pieces;
   memset(pieces + v->size, 0xff, (size - v->size) * sizeof *pieces);
   v->size = (uint32_t)size;
@@ -95,7 +95,7 @@ tern_status vocab_build(tok_vocab *v, const vocab_entry *entries, size_t n, bool
     slots *= 2;
   v->slots = mem_array(slots, sizeof *v->slots);
   if (!v->slots)
-    return err_nomem(err, "vocabulary");
+    return err_nomem(err, "the tokenizer's vocabulary");
   v->mask = slots - 1;
   TRY(add_pieces(v, entries, n, err));
   return insert_all(v, entries, n, keep_twins, file, err);

@@ -6,7 +6,7 @@
 
 static tern_status push(tok_ids *out, int32_t id, tern_error *err)
 {
-  return tok_ids_push(out, id) ? TERN_OK : err_nomem(err, "text");
+  return tok_ids_push(out, id) ? TERN_OK : err_nomem(err, "the tokens of a text");
 }
 
 static tern_status push_unknown(const tok *t, tok_ids *out, tern_error *err)
@@ -53,7 +53,7 @@ tern_status wordpiece_word(const tok *t, const char *s, size_t n, tok_ids *out, 
   for (size_t begin = 0, length = 0; begin < n && status == TERN_OK; begin += length) {
     int32_t id = longest_piece(t, s, n, begin, &word, &length);
     if (word.failed)
-      status = err_nomem(err, "text");
+      status = err_nomem(err, "the tokens of a text");
     else if (id >= 0)
       status = push(out, id, err);
     else { /* one missing piece makes the whole word unknown */

@@ -124,7 +124,7 @@ def test_errors(s):
     got = s.ask(PATH, body(stop_sequences=["a"] * 17))[1]["error"]["message"]
     tally.check("names stop_sequences", got.startswith("stop_sequences"), got)
     got = s.ask(PATH, body(system="x", messages=[{"role": "user", "content": 3}]))[1]["error"]["message"]
-    tally.check("numbers messages as they came", "message 0" in got, got)
+    tally.check("numbers messages as they came", "messages[0]" in got, got)
     got = s.ask(PATH, body(system=[{"type": "image"}]))[1]["error"]["message"]
     tally.check("names system", got.startswith("system"), got)
     status, got, _ = s.ask(PATH + "/batches", body())

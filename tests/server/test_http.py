@@ -292,6 +292,78 @@ def test_log():
         tally.check("no text", "secret" not in s.err)
 
 
+def exchange(s, data):
+    """What comes back for these bytes, until the server closes."""
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as sock:
+        sock.sendall(data.encode())
+        got = b""
+        while piece := sock.recv(65536):
+            got += piece
+    head, _, body = got.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1] if b" " in head else b""
+    return int(status or 0), head.decode("latin-1"), body.decode("utf-8", "replace")
+
+
+def test_absolute_targets():
+    """A whole URL in the request's line, as a proxy's client sends it: its host counts."""
+    with Server(GOLDEN / "llama-4bit" / "model", "-v") as s:
+        here = f"127.0.0.1:{s.port}"
+        for target, host, want in (
+            (f"http://{here}/v1/models", here, 200),
+            (f"HTTP://{here}/v1/models?x=http://y/", here, 200),
+            (f"https://localhost/v1/models", here, 200),
+            (f"http://{here}/v1/models", "elsewhere.example", 200),
+            (f"http://{here}/v1/models/{s.name}", here, 200),
+            (f"http://{here}", here, 200),
+            (f"http://{here}/no/such", here, 404),
+            ("http://elsewhere.example/v1/models", here, 403),
+            ("http://user@elsewhere.example:80/v1/models", here, 403),
+            (f"http://{'a' * 400}/v1/models", here, 403),
+            ("http:///v1/models", here, 200),
+            ("ftp://x/v1/models", here, 404),
+            ("/http://x/v1/models", here, 404),
+        ):
+            status, head, body = exchange(s, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+            tally.check(f"target {target[:50]}", status == want and (want == 200 or "error" in json.loads(body)), f"{head} {body}")
+        text = json.dumps(chat("Hello", max_tokens=2))
+        status, head, body = exchange(s, f"POST http://{here}/v1/chat/completions HTTP/1.1\r\nHost: {here}\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n{text}")
+        tally.check("a whole URL and a body", status == 200 and json.loads(body)["choices"], f"{head} {body}")
+        status, head, body = exchange(s, f"GET http://{here}/health HTTP/1.1\r\nConnection: close\r\n\r\n")
+        tally.check("HTTP/1.1 wants a Host all the same", status == 400, f"{head} {body}")
+        s.end()
+        tally.check("the log has the path", "path=/v1/models " in s.err and "path=http" not in s.err, s.err)
+
+
+def test_too_many_connections():
+    """The 513th hears that there are too many, in the dialect that it asks in; as others end there is room."""
+    ask = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Server(GOLDEN / "llama-4bit" / "model") as s:
+        held = [socket.create_connection(("127.0.0.1", s.port), timeout=120) for _ in range(512)]
+        for sock in held:
+            sock.sendall(ask.encode())
+        tally.check("512 are answered", all(sock.recv(4096).startswith(b"HTTP/1.1 200") for sock in held))
+        for path, where in (("/v1/chat/completions", lambda e: e["error"]["code"] == "too_many_connections"), ("/v1/messages", lambda e: e["error"]["type"] == "overloaded_error"), ("/api/chat", lambda e: "connections" in e["error"])):
+            status, head, body = exchange(s, f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}")
+            tally.check(f"beyond: {path}", status == 503 and "\r\nRetry-After: 1" in head and "Connection: close" in head and where(json.loads(body)), f"{head} {body}")
+        silent = [socket.create_connection(("127.0.0.1", s.port), timeout=120) for _ in range(80)]
+        tally.check("who says nothing is closed", all(sock.recv(1) == b"" for sock in silent if not reset(sock)))
+        for sock in (*held[:10], *silent):
+            sock.close()
+        tally.check("room again", until(lambda: exchange(s, ask.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"))[0] == 200, 120))
+        for sock in held:
+            sock.close()
+        tally.check("ends well", s.end() == 0, s.status)
+
+
+def reset(sock):
+    """Waits for what comes; whether that is a reset."""
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+        return False
+    except ConnectionResetError:
+        return True
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -300,6 +372,8 @@ def main():
         test_unix_socket(folder)
         test_port_first()
         test_tls(folder)
+    test_absolute_targets()
+    test_too_many_connections()
     test_slow_readers()
     test_drain()
     test_log()

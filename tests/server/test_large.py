@@ -1,6 +1,7 @@
 """Large bodies: what they cost before the scheduler counts them is bounded, and none outlives its client or the server."""
 
 import json
+import os
 import resource
 import socket
 import sys
@@ -60,6 +61,32 @@ def test_held_bodies(s):
     tally.check("room again", until(lambda: s.ask("/tokenize", b'{"content": "' + b"1" * (14 * MB) + b'"}')[0] == 400))
 
 
+def spent(s):
+    """Seconds of CPU that the server has used."""
+    fields = Path(f"/proc/{s.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_gone_while_encoding():
+    """A client that leaves in the midst of it is noticed: its text is not encoded to its end. Measured in work, not in time."""
+    path, words = "/v1/messages/count_tokens", "ab cd efg " * (1500 * 1000)
+    body = json.dumps({"messages": [{"role": "user", "content": words}]}).encode()
+    with Server(MODEL, "-v") as s:
+        before = spent(s)
+        sock = post(s, path, body)
+        tally.check("counted", sock.recv(12)[9:] == b"200")
+        sock.close()
+        whole = spent(s) - before
+        before = spent(s)
+        sock = post(s, path, body)
+        until(lambda: spent(s) - before > whole / 2, 120)
+        sock.close()
+        tally.check("goes on", s.ask("/health")[0] == 200)
+        tally.check("ends well", s.end() == 0, s.status)
+        ends = [line.split("end=")[1].split()[0] for line in s.err.splitlines() if f"path={path}" in line]
+        tally.check("noticed", ends == ["sent", "left"], s.err)
+
+
 def test_gone_before_their_turn():
     """Texts that take long to encode, whose clients left at once: others and the server's end do not wait for all. What
     is encoded is told from the processor's time that it takes, and not from a clock: the machine may be busy."""
@@ -109,6 +136,7 @@ def main():
         test_held_bodies(s)
         tally.check("ends well", s.end() == 0, s.status)
     test_gone_before_their_turn()
+    test_gone_while_encoding()
     test_open_files()
     return tally.close()
 

@@ -99,6 +99,29 @@ def test_streams(s):
             tally.check(f"{label}: counts", same and "eval_count" not in got[0], got[-1])
 
 
+def test_logprobs(s):
+    """The tokens that a chat has: on the only line, or on the lines of their text."""
+    said = s.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 24, "logprobs": True, "top_logprobs": 2})[1]
+    never = {"temperature": 0, "num_predict": 24}
+    for path, body in ((CHAT, talk(options=never)), (GENERATE, tell(options=never)), (GENERATE, tell(options=never, raw=True))):
+        label = f"logprobs {path}{' raw' if 'raw' in body else ''}"
+        plain = s.ask(path, body)[1]
+        whole = s.ask(path, {**body, "logprobs": True, "top_logprobs": 2})[1]
+        tokens = whole["logprobs"]
+        tally.check(f"{label}: as many", len(tokens) == whole["eval_count"] and "logprobs" not in plain, whole)
+        shape = all(isinstance(t["token"], str) and t["logprob"] <= 0 and len(t["top_logprobs"]) == 2 and set(t["top_logprobs"][0]) <= {"token", "logprob", "bytes"} for t in tokens)
+        tally.check(f"{label}: shape", shape and all(t.get("bytes") != [] and t.get("bytes", 1) is not None for t in tokens), tokens[:2])
+        alone = s.ask(path, {**body, "logprobs": True})[1]["logprobs"]
+        tally.check(f"{label}: without others", alone == [{k: v for k, v in t.items() if k != "top_logprobs"} for t in tokens], alone[:2])
+        got, _ = lines(s, path, {**body, "stream": True, "logprobs": True, "top_logprobs": 2})
+        tally.check(f"{label}: lines", [t for line in got for t in line.get("logprobs", [])] == tokens, got[:2])
+        if path == CHAT:
+            want = [(t["token"], t["logprob"]) for t in said["choices"][0]["logprobs"]["content"]]
+            tally.check(f"{label}: as in a chat", [(t["token"], t["logprob"]) for t in tokens] == want, f"{tokens} {want}")
+    status, got, _ = s.ask(CHAT, talk(format="json"))
+    tally.check("format is named", status == 400 and got["error"].startswith("format: ") and "constrained decoding" in got["error"], got)
+
+
 def test_load(s):
     for path, body in ((CHAT, {"model": "alias"}), (CHAT, {"model": "alias", "messages": []}), (GENERATE, {"model": "alias"}), (GENERATE, {"model": "alias", "prompt": "", "keep_alive": -1})):
         status, got, _ = s.ask(path, body)
@@ -118,7 +141,8 @@ WRONG = {
         "stream": [1, "yes"],
         "options": [3, []],
         "model": [3],
-        "logprobs": [True],
+        "logprobs": [3],
+        "top_logprobs": [3, 21, -1],
         "tempreature": [1],
         "keep_alive": [True, {}],
     },
@@ -215,6 +239,13 @@ def test_info(s):
     tally.check("show: template", "messages" in shown["template"] and shown["capabilities"] == ["completion"], shown)
     info = shown["model_info"]
     tally.check("show: model_info", info["llama.context_length"] == 1024 and info["general.architecture"] == "llama", info)
+    config = json.loads((GOLDEN / "llama-4bit" / "model" / "config.json").read_text())
+    want = {"embedding_length": "hidden_size", "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads", "attention.head_count_kv": "num_key_value_heads", "vocab_size": "vocab_size"}
+    tally.check("show: numbers", all(info[f"llama.{k}"] == config[v] for k, v in want.items()), info)
+    details = shown["details"]
+    tally.check("show: details", details["quantization_level"].startswith("affine 4-bit") and details["parameter_size"].endswith("K") and details["context_length"] == 1024 and details["embedding_length"] == config["hidden_size"], details)
+    tally.check("show: parameters", 1000 * int(details["parameter_size"][:-1]) - 500 <= info["general.parameter_count"] <= 1000 * int(details["parameter_size"][:-1]) + 500, f"{info} {details}")
+    tally.check("tags: details", s.ask("/api/tags")[1]["models"][0]["details"] == details == running[0]["details"], details)
     tally.check("show: name", s.ask("/api/show", {"name": "alias"})[1] == shown)
     status, got, _ = s.ask("/api/show", {"model": "other"})
     tally.check("show: 404", status == 404 and "other" in got["error"], got)
@@ -246,6 +277,8 @@ def test_package(s):
     whole = client.chat(messages=talk()["messages"], **call)
     tally.check("package: chat", whole.message.content and whole.done and whole.eval_count > 0)
     parts = list(client.chat(messages=talk()["messages"], stream=True, **call))
+    told = client.chat(messages=talk()["messages"], logprobs=True, top_logprobs=2, **call).logprobs
+    tally.check("package: logprobs", told and told[0].token and told[0].logprob <= 0 and len(told[0].top_logprobs) == 2, told)
     tally.check("package: chat stream", "".join(p.message.content for p in parts) == whole.message.content and parts[-1].done_reason == whole.done_reason)
     whole = client.generate(prompt="Hello", system="Be brief.", keep_alive="5m", **call)
     parts = list(client.generate(prompt="Hello", system="Be brief.", stream=True, **call))
@@ -271,7 +304,7 @@ def main():
     model = GOLDEN / "llama-4bit" / "model"
     with Server(model, "--alias", "alias") as s:
         s.model = str(model)
-        for test in (test_chat, test_generate, test_streams, test_load, test_wrong, test_info, test_leaving, test_package):
+        for test in (test_chat, test_generate, test_streams, test_logprobs, test_load, test_wrong, test_info, test_leaving, test_package):
             test(s)
         tally.check("goes on", s.ask("/v1/chat/completions", chat("Hello", logit_bias={str(EOS): -100}))[0] == 200)
         tally.check("ends well", s.end() == 0, s.status)

@@ -172,6 +172,41 @@ def test_stream(s):
         tally.check(f"{label}: stored", s.ask(f"{PATH}/{events[-1]['response']['id']}")[1] == events[-1]["response"])
 
 
+LOGPROBS = {"include": ["message.output_text.logprobs"]}
+
+
+def tokens_of(response):
+    return [t for item in response["output"] if item["type"] == "message" for p in item["content"] for t in p["logprobs"]]
+
+
+def chat_tokens(answer):
+    return [{**t, "bytes": t["bytes"] or [], "top_logprobs": [{**o, "bytes": o["bytes"] or []} for o in t["top_logprobs"]]} for t in answer["choices"][0]["logprobs"]["content"]]
+
+
+def test_logprobs(s):
+    """The tokens that a chat has, in the whole answer and in pieces."""
+    for label, fields, shared in (("plain", {}, {}), ("with others", {"top_logprobs": 3}, {"top_logprobs": 3}), ("ended", {"logit_bias": {str(EOS): 3}, "temperature": 1, "seed": 3, "top_logprobs": 2}, {"top_logprobs": 2})):
+        fields = {**fields, **LOGPROBS}
+        same_fields = {k: v for k, v in fields.items() if k != "include"}
+        want = chat_tokens(s.ask(CHAT, {"messages": [USER], "max_tokens": 24, "logprobs": True, **same_fields})[1])
+        whole = s.ask(PATH, body(**fields))[1]
+        tally.check(f"logprobs {label}: whole", tokens_of(whole) == want and want, f"{whole} {want}")
+        tally.check(f"logprobs {label}: echo", whole["top_logprobs"] == shared.get("top_logprobs", 0), whole["top_logprobs"])
+        events = s.stream(PATH, body(**fields))
+        pieces = [t for e in events if e["type"] == "response.output_text.delta" for t in e["logprobs"]]
+        done = next(e for e in events if e["type"] == "response.output_text.done")
+        part = next(e for e in events if e["type"] == "response.content_part.done")
+        tally.check(f"logprobs {label}: pieces", pieces == want, lambda: f"{pieces} {want}")
+        tally.check(f"logprobs {label}: at the end", done["logprobs"] == part["part"]["logprobs"] == tokens_of(events[-1]["response"]) == want, done)
+        tally.check(f"logprobs {label}: stored", tokens_of(s.ask(f"{PATH}/{whole['id']}")[1]) == want)
+    none = s.ask(PATH, body(include=["reasoning.encrypted_content"], top_logprobs=0))[1]
+    tally.check("no logprobs", tokens_of(none) == [], none)
+    answer = {"role": "assistant", "content": s.ask(PATH, body(**LOGPROBS, logit_bias={"0": -1000}))[1]["output"][0]["content"]}
+    tally.check("they may come back", s.ask(PATH, body(input=[USER, answer, USER]))[0] == 200)
+    status, got, _ = s.ask(PATH, body(**LOGPROBS, tools=[{"type": "function", "name": "f", "parameters": {}}]))
+    tally.check("not beside tools", status == 400 and got["error"]["param"] in ("include", "tools"), got)
+
+
 WRONG = {
     "input": [None, 3, {}, [], [1], [{"role": "user"}], [{"role": "robot", "content": "a"}], [{"role": "user", "content": "a", "voice": "b"}], [{"role": "user", "content": 3}],
               [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], [{"type": "item_reference", "id": "x"}], [{"type": "web_search_call", "id": "x"}],
@@ -189,9 +224,9 @@ WRONG = {
     "reasoning": [{"effort": "high"}],
     "tools": [[{"type": "function", "name": "f", "parameters": {}}], [{"type": "web_search"}]],
     "tool_choice": ["required", {"type": "function", "name": "f"}],
-    "top_logprobs": [5],
+    "top_logprobs": [5, 21, -1, "a", True],
     "background": [True],
-    "include": [["message.output_text.logprobs"]],
+    "include": [["message.input_image.image_url"], [3], "message.output_text.logprobs", ["reasoning.encrypted_content", "x"]],
     "truncation": ["middle"],
     "conversation": ["conv"],
     "prompt": [{"id": "x"}],
@@ -244,6 +279,9 @@ def test_package(s):
     with client.responses.stream(**{**call, "extra_body": {"seed": 5, "logit_bias": {str(EOS): 3}}}) as stream:
         text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
         tally.check("package: stream helper", text == stream.get_final_response().output_text)
+    told = client.responses.create(include=["message.output_text.logprobs"], top_logprobs=2, **call)
+    first = told.output[0].content[0].logprobs[0]
+    tally.check("package: logprobs", isinstance(first.token, str) and first.logprob <= 0 and len(first.top_logprobs) == 2 and bytes(first.bytes).decode() == first.token, first)
     client.responses.delete(whole.id)
     try:
         client.responses.retrieve(whole.id)
@@ -262,7 +300,7 @@ def main():
     if python.exists() and Path(sys.prefix).resolve() != python.parent.parent.resolve():
         os.execv(python, [str(python), *sys.argv])
     with Server(GOLDEN / "llama-4bit" / "model", "--alias", "alias") as s:
-        for test in (test_whole, test_items, test_stored, test_random_numbers, test_stream, test_wrong, test_package):
+        for test in (test_whole, test_items, test_stored, test_random_numbers, test_stream, test_logprobs, test_wrong, test_package):
             test(s)
         tally.check("goes on", s.ask(CHAT, chat("Hello"))[0] == 200)
         tally.check("nothing runs", until(lambda: s.metric("requests_running") == 0))

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import shutil
 import signal
 import socket
@@ -530,6 +531,16 @@ def test_end():
     tally.check("a top_k that no request could have", done.status == 2 and "--top-k: 99999" in done.error_line, done.err)
     done = tern("serve", model, "--port", 0, "--alias", "")
     tally.check("an empty alias", done.status == 2 and "--alias" in done.err, done.err)
+    done = tern("serve", model, "--port", 0, "--alias", os.fsdecode(b"a\xff"), timeout=20)
+    tally.check("an alias that is no text", done.status == 2 and "--alias" in done.err, done.err)
+    with tempfile.TemporaryDirectory() as folder:
+        odd = os.path.join(os.fsencode(folder), b"mod\xffel")
+        shutil.copytree(os.fsencode(model), odd)
+        with Server(os.fsdecode(odd)) as s:
+            ids = [m["id"] for m in s.ask("/v1/models")[1]["data"]]
+            got = s.ask(CHAT, chat("Hello", max_tokens=2, model="mod?el"))
+            tally.check("a directory that is no text", ids == ["mod?el"] and got[0] == 200 and got[1]["model"] == "mod?el", f"{ids} {got}")
+            tally.check("other dialects too", s.ask("/api/tags")[1]["models"][0]["name"] == "mod?el:latest" and s.ask("/v1/responses", {"input": "Hello"})[0] == 200)
     with Server(f"{model}/.") as s:
         tally.check("a directory's own name", s.name == "model", s.name)
     done = tern("serve", model, "--port", "70000")

@@ -232,9 +232,9 @@ def test_refused(s):
     refused(s, CHAT, "reasoning_effort", chat("x", reasoning_effort=3))
     refused(s, CHAT, "functions", chat("x", functions=FUNCTIONS))
     old = {"role": "assistant", "content": None, "function_call": {"name": "ping", "arguments": "{}"}}
-    refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, old]}, ["message 1", "function_call"])
+    refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, old]}, ["messages[1]", "function_call"])
     for calls in ("x", ["x"], [{"function": "x"}], [{"function": {"name": "f", "arguments": "no"}}], [{"function": {"name": "f", "arguments": [1]}}]):
-        refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": calls}]}, ["message 1"])
+        refused(s, CHAT, "messages", {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": calls}]}, ["messages[1]"])
 
     def ant(**fields):
         return {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **fields}
@@ -251,11 +251,11 @@ def test_refused(s):
         [{"type": "document"}, {"type": "text", "text": "x"}],
         ["x"],
     ):
-        refused(s, MESSAGES, "messages", ant(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": blocks}]), ["message 2"])
+        refused(s, MESSAGES, "messages", ant(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": blocks}]), ["messages[2]"])
     for blocks in ([{"type": "tool_use", "id": "a", "name": "f", "input": "x"}], [{"type": "redacted_thinking", "data": "x"}], [{"type": "thinking", "thinking": 3}]):
-        refused(s, MESSAGES, "messages", ant(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}]), ["message 1"])
+        refused(s, MESSAGES, "messages", ant(messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": blocks}]), ["messages[1]"])
     image = [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}]
-    refused(s, MESSAGES, "messages", ant(messages=[{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}, {"role": "user", "content": image}]), ["message 1"])
+    refused(s, MESSAGES, "messages", ant(messages=[{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}, {"role": "user", "content": image}]), ["messages[1]"])
 
 
 def blocks_of(want):

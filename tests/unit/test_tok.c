@@ -266,6 +266,55 @@ static void test_long_words(void **state)
   tok_close(t);
 }
 
+static bool count_down(void *left)
+{
+  return --*(int *)left > 0;
+}
+
+/* A text of many words and one of a single long word are given up at whatever question, with nothing left behind, and
+ * no more often than a text's size asks for. */
+static void test_given_up(void **state)
+{
+  static const char words[] = PARTS("null", "{\"type\":\"WhitespaceSplit\"}", "null", "null", "[]", MODEL);
+  static const char split[] =
+      PARTS("null", "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a|b\"},\"behavior\":\"Isolated\",\"invert\":false}",
+            "null", "null", "[]", MODEL);
+  static const char unigram[] = PARTS("null", "null", "null", "null", "[]",
+                                      "{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":false,"
+                                      "\"vocab\":[[\"<unk>\",0.0],[\"a\",-1.0],[\"ab\",-1.5],[\" \",-1.0]]}");
+  const char *const kinds[] = {llama, words, split, unigram};
+  const size_t size = 1 << 19;
+  char *text = mem_alloc(size);
+  (void)state;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    tok *t = open_text(kinds[k]);
+    for (size_t i = 0; i < size; i++)
+      text[i] = k == 1 ? "ab "[i % 3] : "ab"[i % 2];
+    int left = 1 << 30, asked = 0;
+    tok_ask ask = {count_down, &left};
+    int32_t *ids = NULL, *same;
+    size_t n, n_same;
+    assert_int_equal(tok_encode_while(t, &ask, text, size, false, &ids, &n, NULL), TERN_OK);
+    asked = (1 << 30) - left;
+    assert_in_range(asked, 3, 100);
+    assert_int_equal(tok_encode(t, text, size, false, &same, &n_same, NULL), TERN_OK);
+    assert_int_equal(n, n_same);
+    assert_memory_equal(ids, same, n * sizeof *ids);
+    mem_free(ids);
+    mem_free(same);
+    const int at[] = {1, 2, asked / 2, asked};
+    for (size_t q = 0; q < sizeof at / sizeof *at; q++) {
+      int i = at[q];
+      tern_error err = {0};
+      left = i;
+      assert_int_equal(tok_encode_while(t, &ask, text, size, false, &ids, &n, &err), TERN_E_CANCELLED);
+      assert_int_equal(left, 0); /* not asked again */
+    }
+    tok_close(t);
+  }
+  mem_free(text);
+}
+
 /* Every allocation of opening and encoding fails once. */
 static void test_no_memory(void **state)
 {
@@ -385,7 +434,7 @@ int main(void)
       cmocka_unit_test(test_round),      cmocka_unit_test(test_decode),          cmocka_unit_test(test_bad_input),
       cmocka_unit_test(test_refused),    cmocka_unit_test(test_damage),          cmocka_unit_test(test_depth),
       cmocka_unit_test(test_long_words), cmocka_unit_test(test_endless_pattern), cmocka_unit_test(test_no_memory),
-      cmocka_unit_test(test_threads),    cmocka_unit_test(test_files),
+      cmocka_unit_test(test_threads),    cmocka_unit_test(test_files),           cmocka_unit_test(test_given_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
