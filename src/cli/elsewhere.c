@@ -52,7 +52,6 @@ static const struct {
     {"llama3.2", "1b", "mlx-community/Llama-3.2-1B-Instruct-4bit"},
     {"llama3.2", NULL, "mlx-community/Llama-3.2-3B-Instruct-4bit"},
     {"llama3.1", NULL, "mlx-community/Llama-3.1-8B-Instruct-4bit"},
-    {"llama3", NULL, "mlx-community/Llama-3.1-8B-Instruct-4bit"},
     {"llama3.3", NULL, "mlx-community/Llama-3.3-70B-Instruct-4bit"},
     {"mistral", NULL, "mlx-community/Mistral-7B-Instruct-v0.3-4bit"},
     {"qwen2.5", NULL, "mlx-community/Qwen2.5-0.5B-Instruct-4bit"},

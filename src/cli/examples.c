@@ -2,15 +2,18 @@
 #include "cli/examples.h"
 
 const example examples[] = {
-    {VERB_RUN, "tern run Qwen2.5-0.5B \"Why is the sky blue?\"", "one answer of a model in the cache, named by a part of its id"},
+    {VERB_RUN, "tern run Qwen2.5-0.5B \"Why is the sky blue?\"",
+     "one answer of a model in the cache, named by a part of its id"},
     {VERB_RUN, "tern run model.gguf - < question.txt", "a GGUF file, and the prompt from stdin"},
-    {VERB_RUN, "tern run MODEL --temp 0.7 --seed 1 --stats \"A poem.\"", "drawn at random, and speed and memory afterwards"},
+    {VERB_RUN, "tern run MODEL --temp 0.7 --seed 1 --stats \"A poem.\"",
+     "drawn at random, and speed and memory afterwards"},
     {VERB_CHAT, "tern chat", "with the only model that is here"},
     {VERB_CHAT, "tern chat MODEL --system \"Answer in French.\"", "with a system message"},
     {VERB_SERVE, "tern serve MODEL", "http://127.0.0.1:8080/v1, as OpenAI's clients want it"},
     {VERB_SERVE, "tern serve MODEL --port 11434 --alias llama3.2", "where and as Ollama's clients look for it"},
     {VERB_SERVE, "tern serve MODEL --host 0.0.0.0 --api-key-file keys", "for other machines, with keys"},
-    {VERB_LOGITS, "tern logits MODEL --ids 1,2,3 --steps 8 --out logits.bin", "a row for the prompt, and one for each greedy step"},
+    {VERB_LOGITS, "tern logits MODEL --ids 1,2,3 --steps 8 --out logits.bin",
+     "a row for the prompt, and one for each greedy step"},
     {VERB_TOKENIZE, "tern tokenize MODEL \"some text\" --pieces", "ids, pieces and texts"},
     {VERB_DETOKENIZE, "echo '[1,2,3]' | tern detokenize MODEL", "the text of three tokens"},
     {VERB_RENDER, "tern render MODEL --json messages.json", "the prompt that the chat template makes"},
@@ -46,13 +49,17 @@ const char *const examples_notes[] = {
     "serve",
     TAKES_THE_ONE,
     "rm",
-    "MODEL is the whole id that tern ls shows, never a part of one. @REV is a branch or a tag, a commit, or the first 7 digits\n"
-    "or more of one: without it all revisions go. With a model go its prepared weights. What goes is shown first, and asked.",
+    "MODEL is the whole id that tern ls shows, never a part of one. @REV is a branch or a tag, a commit, or the first "
+    "7 digits\n"
+    "or more of one: without it all revisions go. With a model go its prepared weights. What goes is shown first, and "
+    "asked.",
     "gc",
-    "What goes: blobs that no revision uses, unfinished downloads that nobody is at, prepared weights and notes of models\n"
+    "What goes: blobs that no revision uses, unfinished downloads that nobody is at, prepared weights and notes of "
+    "models\n"
     "that are gone, empty folders, and what killed processes left. Models stay. What goes is shown first, and asked.",
     "pull",
-    "REV is a branch, a tag or a commit; main where absent. The address of a page of the hub does as well. Files come that the\n"
+    "REV is a branch, a tag or a commit; main where absent. The address of a page of the hub does as well. Files come "
+    "that the\n"
     "engine reads; --include asks for others. An interrupted pull goes on from where it stopped.",
     NULL,
 };

@@ -264,7 +264,8 @@ tern_status verb_pull(const cli_args *a, tern_error *err)
   hub_plan told;
   char *path;
   if (a->n_words == 0)
-    return err_set(err, TERN_E_USAGE, "pull: no repo named: tern pull ORG/NAME");
+    return err_set(err, TERN_E_USAGE,
+                   "pull: no repo named: tern pull ORG/NAME, say mlx-community/Qwen2.5-0.5B-Instruct-4bit");
   tern_status status = bring(a, a->words[0], &told, &path, err);
   if (status == TERN_OK) {
     print(a, &told, path);

@@ -62,7 +62,10 @@ typedef struct segments {
 
 static int digit(char c)
 {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 /* %2F and its like, in place; what is no such thing stays. */
@@ -96,8 +99,8 @@ static const char *shown(const char *text, char out[320])
   size_t n;
   const char *host = host_of(text, &n), *scheme = strstr(text, "://");
   int before = scheme ? (int)(scheme + 3 - text) : 0;
-  snprintf(out, 320, "%.*s%.*s", before < 16 ? before : 16, text, (int)(strcspn(host, "?#") < 300 ? strcspn(host, "?#") : 300),
-           host);
+  snprintf(out, 320, "%.*s%.*s", before < 16 ? before : 16, text,
+           (int)(strcspn(host, "?#") < 300 ? strcspn(host, "?#") : 300), host);
   return out;
 }
 
@@ -115,9 +118,9 @@ static const struct {
   const char *word;
   page_kind kind;
 } pages[] = {
-    {"tree", PAGE_REVISION},    {"commit", PAGE_REVISION},  {"commits", PAGE_REVISION}, {"blob", PAGE_FILE},
-    {"resolve", PAGE_FILE},     {"raw", PAGE_FILE},         {"blame", PAGE_FILE},       {"discussions", PAGE_REPO},
-    {"edit", PAGE_FILE},
+    {"tree", PAGE_REVISION}, {"commit", PAGE_REVISION},  {"commits", PAGE_REVISION},
+    {"blob", PAGE_FILE},     {"resolve", PAGE_FILE},     {"raw", PAGE_FILE},
+    {"blame", PAGE_FILE},    {"discussions", PAGE_REPO}, {"edit", PAGE_FILE},
 };
 
 /* "a/b/c" of the segments from `first` on; `after` goes behind it. */
@@ -158,15 +161,17 @@ static tern_status read_page(const char *text, segments *s, hub_repo *out, tern_
       kind = pages[i].kind;
     }
   if (!known)
-    return err_set(err, TERN_E_USAGE, "%s: \"%.80s\" after ORG/NAME is no page that names a model: tern pull %.96s/%.96s", text,
+    return err_set(err, TERN_E_USAGE,
+                   "%s: \"%.80s\" after ORG/NAME is no page that names a model: tern pull %.96s/%.96s", text,
                    s->items[2], s->items[0], s->items[1]);
   char *tag = strchr(s->items[1], ':');
   if (tag) {
     *tag++ = 0;
-    return err_set(err, TERN_E_USAGE,
-                   "%s: \":%.80s\" names a GGUF file: tern pull %.96s/%.96s --include '*%.80s*.gguf' brings it, and tern run "
-                   "takes its path",
-                   text, tag, s->items[0], s->items[1], tag);
+    return err_set(
+        err, TERN_E_USAGE,
+        "%s: \":%.80s\" names a GGUF file: tern pull %.96s/%.96s --include '*%.80s*.gguf' brings it, and tern run "
+        "takes its path",
+        text, tag, s->items[0], s->items[1], tag);
   }
   if (kind != PAGE_REPO && s->n > 3)
     revision = s->items[3];
@@ -193,9 +198,10 @@ tern_status address_parse(const char *text, const char *endpoint, hub_repo *out,
   } else if (strstr(text, "://") && strncasecmp(text, "https://", 8) != 0 && strncasecmp(text, "http://", 7) != 0) {
     return err_set(err, TERN_E_USAGE, "%s: neither http, https nor hf: tern pull ORG/NAME", shown(text, name));
   } else if (!is_endpoint(host, n, endpoint)) {
-    return err_set(err, TERN_E_USAGE,
-                   "%s: %.*s is not the hub that is asked, which is %.*s (HF_ENDPOINT): tern pull ORG/NAME asks that one",
-                   shown(text, name), (int)(n < 200 ? n : 200), host, (int)(m < 200 ? m : 200), own);
+    return err_set(
+        err, TERN_E_USAGE,
+        "%s: %.*s is not the hub that is asked, which is %.*s (HF_ENDPOINT): tern pull ORG/NAME asks that one",
+        shown(text, name), (int)(n < 200 ? n : 200), host, (int)(m < 200 ? m : 200), own);
   }
   TRY(cut(host + n, &s, err));
   tern_status status = s.n == MOST_SEGMENTS ? err_set(err, TERN_E_USAGE, "%s: no address of a repo", shown(text, name))
