@@ -5,6 +5,13 @@
 #include <string.h>
 #include <strings.h>
 
+/* What brings a model. */
+#ifdef TERN_HUB
+#define BRINGS "tern pull "
+#else
+#define BRINGS "huggingface-cli download "
+#endif
+
 static const struct {
   const char *name, *here;
 } verbs[] = {
@@ -15,9 +22,9 @@ static const struct {
     {"create", "tern import FILE.gguf OUTDIR makes a model of a GGUF file"},
     {"convert", "tern import FILE.gguf OUTDIR makes a model of a GGUF file"},
     {"quantize", "mlx_lm.convert -q quantises; tern runs what it writes"},
-    {"download", "tern pull ORG/NAME gets a model"},
-    {"get", "tern pull ORG/NAME gets a model"},
-    {"search", "huggingface.co/mlx-community lists models; tern pull ORG/NAME gets one"},
+    {"download", BRINGS "ORG/NAME gets a model"},
+    {"get", BRINGS "ORG/NAME gets a model"},
+    {"search", "huggingface.co/mlx-community lists models; " BRINGS "ORG/NAME gets one"},
     {"generate", "tern run MODEL PROMPT answers"},
     {"complete", "tern run MODEL PROMPT --raw goes on with a text"},
     {"cli", "tern chat MODEL is a conversation, tern run MODEL PROMPT one answer"},
@@ -33,7 +40,7 @@ static const struct {
     {"benchmark", "tern bench MODEL measures speed"},
     {"-m", "the verb comes first: tern run MODEL PROMPT"},
     {"--model", "the verb comes first: tern run MODEL PROMPT"},
-    {"-hf", "the verb comes first: tern pull ORG/NAME, then tern run ORG/NAME PROMPT"},
+    {"-hf", "the verb comes first: " BRINGS "ORG/NAME, then tern run ORG/NAME PROMPT"},
 };
 
 const char *elsewhere_verb(const char *name)
@@ -84,6 +91,6 @@ tern_status elsewhere_explain(const char *name, tern_status status, tern_error *
   const char *repo = name && (status == TERN_E_NOT_FOUND || status == TERN_E_USAGE) ? repo_of(name) : NULL;
   if (!repo)
     return status;
-  return err_set(err, status, "%.100s: is another program's name; the hub has such a model as %s: tern pull %s", name,
+  return err_set(err, status, "%.100s: is another program's name; the hub has such a model as %s: " BRINGS "%s", name,
                  repo, repo);
 }

@@ -160,12 +160,14 @@ void help_all(void)
     print_left(left);
     out_printf(" %s\n", cli_verbs[i].summary);
   }
-  out_printf("\nTo begin with: tern pull ORG/NAME gets a model (huggingface.co/mlx-community has many, "
-             "Qwen2.5-0.5B-Instruct-4bit is\n"
-             "a small one), tern ls shows what is here, tern run MODEL PROMPT answers, tern chat MODEL and tern serve "
-             "MODEL go on.\n"
-             "\ntern help VERB tells the flags of a verb, with examples. Exit status: 0; 1: bad input; 2: bad usage; "
-             "130: interrupted.\n"
-             "Environment: %s\n",
-             help_environment);
+  if (cli_verbs[VERB_PULL].name)
+    out_printf(
+        "\nTo begin with: tern pull ORG/NAME gets a model (huggingface.co/mlx-community has many,\n"
+        "Qwen2.5-0.5B-Instruct-4bit is a small one), tern ls shows what is here, tern run MODEL PROMPT answers,\n"
+        "tern chat MODEL is a conversation, tern serve MODEL a server.\n");
+  out_printf(
+      "\ntern help VERB tells the flags of a verb, with examples. Exit status: 0; 1: bad input; 2: bad usage; 130: "
+      "interrupted.\n"
+      "Environment: %s\n",
+      help_environment);
 }

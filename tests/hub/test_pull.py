@@ -396,6 +396,8 @@ def test_mishaps(hub):
             tally.check("nothing came", home.left() == [], home.left())
             home.pull("org/tiny")
             refused("a name that is near one that is here", home.pull("org/tinny"), "no such repo", "did you mean org/tiny, which is here?")
+            hub.others.add("datasets/org/tiny")
+            refused("a revision that is not there, and a dataset of the same name", home.pull("org/tiny@v9"), 'no revision "v9"')
             tally.check("a revision that is not there is no slip", "did you mean" not in home.pull("org/tiny@v9").err)
     with Home(hub) as home:
         for name, what in (("llama3.2", "tern pull mlx-community/Llama-3.2-3B-Instruct-4bit"), ("llama3.2:1b", "Llama-3.2-1B"), ("Mistral:latest", "Mistral-7B")):

@@ -46,13 +46,14 @@ static bool look_away(void *user, const http_reply *reply, uint64_t offset, cons
   return false;
 }
 
-/* What is no model may be one of the hub's other kinds: then that is said. */
+/* What is no model may be one of the hub's other kinds: then that is said. Of a model it was the revision that is
+ * missing. */
 static tern_status explain_missing(http *h, const http_settings *s, const hub_repo *repo, tern_status missing,
                                    tern_error *err)
 {
   static const struct {
     const char *path, *what;
-  } kinds[] = {{"datasets", "a dataset"}, {"spaces", "a space"}};
+  } kinds[] = {{"models", NULL}, {"datasets", "a dataset"}, {"spaces", "a space"}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     buf url = {0};
     http_reply reply;
@@ -63,6 +64,8 @@ static tern_status explain_missing(http *h, const http_settings *s, const hub_re
     bool there = outcome == HTTP_ANSWERED && reply.status == 200;
     http_reply_clear(&reply);
     buf_free(&url);
+    if (there && !kinds[i].what)
+      return missing;
     if (there)
       return err_set(err, missing, "%s: is %s of the hub, and tern pulls models: tern pull ORG/NAME", repo->id,
                      kinds[i].what);
