@@ -2,7 +2,7 @@
 #
 #   make run [PROMPT="..."]     a real model's answer         make test     every test
 .DEFAULT_GOAL := build
-.PHONY: build run test test-cuda parity models asan tsan aarch64 fuzz sweep goldens format lint bench install package clean help
+.PHONY: build run test test-cuda parity models asan tsan aarch64 fuzz sweep goldens format lint bench install uninstall package clean help
 
 # Taken literally, whatever characters it holds: no expansion by make, none by the shell.
 unexport PROMPT
@@ -60,6 +60,9 @@ bench: ## speed of the starter model
 
 install: ## program, library, man pages and completions under PREFIX (and DESTDIR)
 	@scripts/setup.sh build && scripts/build.sh build && cmake --install build --prefix "$(PREFIX)"
+
+uninstall: ## removes what install put under PREFIX
+	@cmake "-DPREFIX=$(PREFIX)" -P cmake/uninstall.cmake
 
 package: ## a Debian package of it, in build/package
 	@scripts/package.sh

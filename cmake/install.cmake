@@ -4,7 +4,7 @@
 #   lib/libtern.so, libtern.a           the library; include/tern.h, pkg-config's file and CMake's beside it
 #   lib/tern/libtern-cuda.so            the backend for NVIDIA GPUs, where it was built
 #   share/man/man1, completions         written by tern itself, from its tables of verbs and flags
-#   share/doc/tern                      licence, changelog, README
+#   share/doc/tern                      licence, changelog, README, and the list of all this for `make uninstall`
 include(CMakePackageConfigHelpers)
 
 install(TARGETS tern)
@@ -46,11 +46,27 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT TERN_SANITIZE)
   install(FILES ${described}/completions/fish RENAME tern.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
+# Last: what has to come after all files.
+configure_file(cmake/installed.cmake.in installed.cmake @ONLY)
+install(SCRIPT ${CMAKE_BINARY_DIR}/installed.cmake)
+
 # One package with everything: the GPU backend is loaded only where there is a driver. What it depends on is read off
 # the binaries (dpkg-shlibdeps).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tern)
-set(CPACK_PACKAGE_CONTACT "tern developers <tern@localhost>")
+# Who answers for the package: whoever builds it for others, named as Debian's own tools have it.
+set(TERN_MAINTAINER "" CACHE STRING "the package's maintainer, \"NAME <ADDRESS>\"; empty: DEBFULLNAME and DEBEMAIL")
+set(maintainer "${TERN_MAINTAINER}")
+if(NOT maintainer AND NOT "$ENV{DEBEMAIL}" STREQUAL "")
+  set(maintainer "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+  string(STRIP "${maintainer}" maintainer)
+elseif(NOT maintainer)
+  set(maintainer "whoever built this package <root@localhost>")
+endif()
+set(CPACK_PACKAGE_CONTACT "${maintainer}")
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${maintainer}")
+set(CPACK_PACKAGE_VENDOR "tern")
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs MLX-format language models with the numbers of mlx-lm")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "A command line, an HTTP server and a C library for language models in MLX format, on CPUs
  and NVIDIA GPUs. Logits are bit-identical to those of mlx-lm.")

@@ -213,8 +213,9 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
   say_more("opened in %.1f ms: %s, %s, backend %s, %d threads, weights %s", out->open_ms, out->model->info.profile,
            out->model->info.numerics, out->model->info.backend, out->model->info.threads,
            out->model->info.prepared ? "prepared" : "as mapped");
-  TRY(path_place(dir, fit_check(out->model->net, a->context, err), err));
   TRY(open_draft(out, &options, err));
+  TRY(path_place(dir, fit_check(out->model->net, out->draft_model ? out->draft_model->net : NULL, a->context, err),
+                 err));
   TRY(open_template(out, err));
   return read_sampling(out, err);
 }

@@ -57,14 +57,15 @@ static void cut(buf *b, size_t n)
   b->data[b->length] = 0;
 }
 
-/* One message, which may be several lines. */
-static lines_end read_message(talk *t, buf *text)
+/* One message, which may be several lines. `typed`: as the history has it, a block with its quotes. */
+static lines_end read_lines(talk *t, buf *text, buf *typed)
 {
-  buf_clear(text);
   lines_end end = lines_read(t->in, ">>> ", text);
   if (end != LINES_READ)
     return end;
   bool block = text->length >= 3 && !memcmp(text->data, "\"\"\"", 3);
+  if (text->length)
+    buf_add(typed, text->data, text->length);
   if (block) {
     memmove(text->data, text->data + 3, text->length - 2);
     text->length -= 3;
@@ -76,14 +77,21 @@ static lines_end read_message(talk *t, buf *text)
       cut(text, 3);
     if (!goes_on || text->failed)
       return LINES_READ;
-    if (!block)
+    if (!block) {
       cut(text, 1);
+      if (!typed->failed)
+        cut(typed, 1);
+    }
     buf_addc(text, '\n');
     size_t before = text->length;
     buf line = {0};
     end = lines_read(t->in, "... ", &line);
     buf_add(text, line.data ? line.data : "", line.length);
     text->failed = text->failed || line.failed;
+    if (end == LINES_READ) {
+      buf_addc(typed, '\n');
+      buf_add(typed, line.data ? line.data : "", line.length);
+    }
     buf_free(&line);
     if (text->failed)
       return LINES_READ;
@@ -94,6 +102,18 @@ static lines_end read_message(talk *t, buf *text)
     if (end != LINES_READ)
       return end;
   }
+}
+
+/* What was typed of a message that came to nothing is kept too: it can be taken up again. */
+static lines_end read_message(talk *t, buf *text)
+{
+  buf typed = {0};
+  buf_clear(text);
+  lines_end end = read_lines(t, text, &typed);
+  if (!typed.failed)
+    lines_keep(t->in, typed.data, typed.length);
+  buf_free(&typed);
+  return end;
 }
 
 /* ---- answering ---- */

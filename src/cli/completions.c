@@ -99,9 +99,7 @@ static void print_bash(void)
              "    [[ $name == \"$word\"* ]] && COMPREPLY+=(\"$name\")\n"
              "  done < <(tern ls --ids 2>/dev/null)\n"
              "  _tern_files\n}\n"
-             "_tern()\n{\n"
-             "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
-             "  COMPREPLY=()\n"
+             "_tern_words()\n{\n"
              "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
              "    COMPREPLY=($(compgen -W '");
   print_verbs(" ");
@@ -136,7 +134,19 @@ static void print_bash(void)
              "          if [ -n \"$models\" ]; then\n            _tern_models\n          else\n"
              "            _tern_files\n          fi ;;\n"
              "      esac ;;\n"
-             "  esac\n}\ncomplete -F _tern tern\n");
+             "  esac\n}\n"
+             /* --flag=value is three words where COMP_WORDBREAKS has a =, as it usually has, and else one. */
+             "_tern()\n{\n"
+             "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} flag=\n"
+             "  COMPREPLY=()\n"
+             "  if [[ $word == = ]]; then\n    word=\n"
+             "  elif [[ $before == = && $COMP_CWORD -gt 2 ]]; then\n    before=${COMP_WORDS[COMP_CWORD-2]}\n"
+             "  elif [[ $word == -*=* ]]; then\n"
+             "    flag=${word%%%%=*}=\n    before=${word%%%%=*}\n    word=${word#*=}\n  fi\n"
+             "  _tern_words\n"
+             "  if [ -n \"$flag\" ] && [ ${#COMPREPLY[@]} -gt 0 ]; then\n"
+             "    COMPREPLY=(\"${COMPREPLY[@]/#/$flag}\")\n  fi\n}\n"
+             "complete -F _tern tern\n");
 }
 
 /* ---- zsh ---- */

@@ -136,20 +136,27 @@ static tern_status read_token(char **out, tern_error *err)
   return status;
 }
 
+char *env_endpoint(void)
+{
+  const char *own = get("HF_ENDPOINT");
+  char *endpoint = mem_strdup(own ? own : "https://huggingface.co");
+  for (size_t n = endpoint ? strlen(endpoint) : 0; n && endpoint[n - 1] == '/';)
+    endpoint[--n] = 0;
+  return endpoint;
+}
+
 tern_status env_read_hub(cli_hub_env *out, tern_error *err)
 {
-  const char *endpoint = get("HF_ENDPOINT"), *stall = get("HF_HUB_DOWNLOAD_TIMEOUT");
+  const char *stall = get("HF_HUB_DOWNLOAD_TIMEOUT");
   int64_t seconds = DEFAULT_STALL;
   *out = (cli_hub_env){.offline = is_true(get("HF_HUB_OFFLINE"))};
   if (stall && !args_read_int(stall, 1, 86400, &seconds))
     return err_set(err, TERN_E_USAGE, "HF_HUB_DOWNLOAD_TIMEOUT: \"%.60s\" is not a whole number of seconds from 1",
                    stall);
   out->stall_seconds = (int)seconds;
-  out->endpoint = mem_strdup(endpoint ? endpoint : "https://huggingface.co");
+  out->endpoint = env_endpoint();
   if (!out->endpoint)
     return err_nomem(err, "environment");
-  for (size_t n = strlen(out->endpoint); n && out->endpoint[n - 1] == '/';)
-    out->endpoint[--n] = 0;
   return read_token(&out->token, err);
 }
 

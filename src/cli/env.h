@@ -24,6 +24,8 @@ void env_clear(cli_env *e);
 /* The same of what huggingface_hub reads too, with its meaning. Proxies are libcurl's to read. */
 tern_status env_read_hub(cli_hub_env *out, tern_error *err);
 void env_clear_hub(cli_hub_env *e);
+/* HF_ENDPOINT alone, with its default (mem_free). NULL: no memory. */
+char *env_endpoint(void);
 /* Where prepared weights are kept: "TERN_HOME/prepared" (mem_free). NULL: there is no home, or no memory. */
 char *env_prepared(void);
 /* Where chat keeps what was typed: "TERN_HOME/history" (mem_free). NULL: there is no home, or no memory. */

@@ -151,8 +151,8 @@ const cli_flag cli_flags[] = {
     FLAG("--include", FLAG_STRINGS, include, V(PULL), "GLOB",
          "files to bring, instead of what the engine reads; * goes over /; repeatable"),
     FLAG("--exclude", FLAG_STRINGS, exclude, V(PULL), "GLOB", "files to leave out; repeatable"),
-    FLAG("--yes", FLAG_BOOL, yes, PULLS | V(RM) | V(GC), NULL,
-         "asks nothing; a MODEL of the hub that is not here is pulled"),
+    FLAG("--yes", FLAG_BOOL, yes, PULLS, NULL, "asks nothing; a MODEL of the hub that is not here is pulled"),
+    FLAG("--yes", FLAG_BOOL, yes, V(RM) | V(GC), NULL, "asks nothing: what is shown goes"),
     /* measuring */
     NUMBER("-p|--prompts", FLAG_INTS, bench_prompts, V(BENCH), 0, MOST_TOKENS, 0, "N[,N]",
            "prompt sizes; 0: none [512]"),

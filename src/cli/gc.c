@@ -1,6 +1,7 @@
-/* gc.c - removes from the hub's cache what no model uses: blobs that no revision names, unfinished downloads that
- * nobody is at, and what a killed process left. Models stay, whatever their age: that is rm's business. Repos that a
- * pull is at are passed over, and said so. */
+/* gc.c - removes what no model uses: of the hub's cache blobs that no revision names, unfinished downloads that nobody
+ * is at, and what a killed process left; under TERN_HOME what was made of models that are gone (derived.h); and empty
+ * folders. Models stay, whatever their age: that is rm's business. Repos that a pull is at are passed over, and said
+ * so. */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "cli/derived.h"
 #include "cli/env.h"
 #include "cli/models.h"
 #include "cli/out.h"
@@ -23,7 +25,9 @@ typedef struct held_repo {
 } held_repo;
 
 typedef struct sweep {
+  const cli_env *env;
   registry_plan plan;
+  derived_lock lock; /* from the second look on */
   held_repo *held;
   size_t n_held, capacity;
 } sweep;
@@ -41,6 +45,8 @@ static tern_status look_at_repo(const char *root, const char *id, sweep *s, tern
   size_t before = s->plan.n;
   if (status == TERN_OK)
     status = registry_plan_unused(&r, &g, &s->plan, err);
+  if (status == TERN_OK && s->plan.n == before)
+    status = registry_plan_empty(r.dir, true, &s->plan, err);
   if (status == TERN_OK && s->plan.n > before) {
     s->held[s->n_held++] = (held_repo){r, lock};
     r = (cache_repo){0};
@@ -79,12 +85,15 @@ static tern_status look_for_left(const char *folder, sweep *s, tern_error *err)
 static tern_status look_at_org(const char *root, const char *name, sweep *s, tern_error *err)
 {
   struct stat st;
-  if (name[0] == '.' || models_is_root(name))
+  if (name[0] == '.' || models_is_root(name) || !strcmp(name, "prepared"))
     return TERN_OK;
   char *path = path_join(root, name);
   tern_status status = path ? TERN_OK : err_nomem(err, "path");
-  if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+  if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
     status = look_for_left(path, s, err);
+    if (status == TERN_OK)
+      status = registry_plan_empty(path, true, &s->plan, err);
+  }
   mem_free(path);
   return status;
 }
@@ -112,8 +121,8 @@ static tern_status look_through(const char *root, bool plain, sweep *s, tern_err
 
 static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
 {
-  const sweep *s = user;
-  tern_status status = TERN_OK;
+  sweep *s = user;
+  tern_status status = derived_plan(s->env, NULL, plan, &s->lock, err);
   for (size_t i = 0; status == TERN_OK && i < s->n_held; i++) {
     registry g = {0};
     status = reclaim_read(&s->held[i].repo, &g, err);
@@ -147,7 +156,7 @@ tern_status verb_gc(const cli_args *a, tern_error *err)
   cli_env env;
   char *root;
   bool plain, failed = false;
-  sweep s = {0};
+  sweep s = {.env = &env, .lock = {.fd = -1}};
   TRY(env_read(&env, err));
   tern_status status = TERN_OK;
   for (size_t i = 0; status == TERN_OK && models_root(&env, i, &root, &plain, &failed); i++) {
@@ -158,7 +167,11 @@ tern_status verb_gc(const cli_args *a, tern_error *err)
     mem_free(root);
   }
   if (status == TERN_OK)
+    status = derived_plan(&env, NULL, &s.plan, &s.lock, err);
+  derived_unlock(&s.lock); /* a question may stand for hours */
+  if (status == TERN_OK)
     status = reclaim(a, &s.plan, plan_again, &s, err);
+  derived_unlock(&s.lock);
   for (size_t i = 0; i < s.n_held; i++) {
     cache_unlock(s.held[i].lock);
     cache_repo_clear(&s.held[i].repo);

@@ -4,9 +4,11 @@
 
 #include "base/distance.h"
 #include "cli/args.h"
+#include "cli/elsewhere.h"
+#include "cli/examples.h"
 #include "cli/out.h"
 
-enum { HELP_COLUMN = 34 };
+enum { HELP_COLUMN = 34, EXAMPLE_COLUMN = 60 };
 
 /* ---- nearest names ---- */
 
@@ -51,27 +53,12 @@ cli_verb_id help_find_verb(const char *name, const char **nearest)
   return VERB_COUNT;
 }
 
-/* What other engines' programs call things. */
-static const struct {
-  const char *name, *here;
-} elsewhere[] = {
-    {"list", "tern ls lists the models that are here"},
-    {"show", "tern inspect MODEL tells what a model is"},
-    {"create", "tern import FILE.gguf OUTDIR makes a model of a GGUF file"},
-    {"download", "tern pull ORG/NAME gets a model"},
-    {"generate", "tern run MODEL PROMPT answers"},
-    {"stop", "tern serve ends with Ctrl-C"},
-    {"ps", "a server's GET /api/ps tells what it runs"},
-    {"-m", "the verb comes first: tern run MODEL PROMPT"},
-    {"--model", "the verb comes first: tern run MODEL PROMPT"},
-};
-
 tern_status help_unknown_verb(const char *where, const char *name, const char *nearest, tern_error *err)
 {
   const char *shown = *name ? name : "\"\"";
-  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-    if (!strcmp(name, elsewhere[i].name))
-      return err_set(err, TERN_E_USAGE, "%sunknown verb %s: %s (tern help lists all)", where, name, elsewhere[i].here);
+  const char *here = elsewhere_verb(name);
+  if (here)
+    return err_set(err, TERN_E_USAGE, "%sunknown verb %s: %s (tern help lists all)", where, name, here);
   if (nearest)
     return err_set(err, TERN_E_USAGE, "%sunknown verb %s: did you mean %s? (tern help lists all)", where, shown,
                    nearest);
@@ -135,6 +122,20 @@ const char *const help_model =
 const char *const help_environment =
     "HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, TERN_HOME (~/.cache/tern), TERN_THREADS, NO_COLOR.";
 
+static void print_examples(cli_verb_id verb, const char *heading)
+{
+  for (size_t i = 0; i < examples_n; i++) {
+    const example *e = &examples[i];
+    if (e->verb != verb || !cli_verbs[verb].name)
+      continue;
+    out_printf("%s  %-*s", heading, EXAMPLE_COLUMN, e->line);
+    if (strlen(e->line) >= EXAMPLE_COLUMN)
+      out_printf("\n  %-*s", EXAMPLE_COLUMN, "");
+    out_printf("  %s\n", e->what);
+    heading = "";
+  }
+}
+
 void help_verb(cli_verb_id verb)
 {
   const cli_verb *v = &cli_verbs[verb];
@@ -142,8 +143,10 @@ void help_verb(cli_verb_id verb)
   for (size_t i = 0; i < cli_n_flags; i++)
     if (cli_flags[i].verbs >> verb & 1)
       print_flag(&cli_flags[i]);
-  if (verb == VERB_RUN || verb == VERB_CHAT || verb == VERB_SERVE)
-    out_printf("\nWithout MODEL the one model that is there is taken (tern ls).\n");
+  for (const char *const *at = examples_notes; *at; at += 2)
+    if (!strcmp(at[0], v->name))
+      out_printf("\n%s\n", at[1]);
+  print_examples(verb, "\nExamples:\n");
 }
 
 void help_all(void)
@@ -157,8 +160,14 @@ void help_all(void)
     print_left(left);
     out_printf(" %s\n", cli_verbs[i].summary);
   }
+  if (cli_verbs[VERB_PULL].name)
+    out_printf(
+        "\nTo begin with: tern pull ORG/NAME gets a model (huggingface.co/mlx-community has many,\n"
+        "Qwen2.5-0.5B-Instruct-4bit is a small one), tern ls shows what is here, tern run MODEL PROMPT answers,\n"
+        "tern chat MODEL is a conversation, tern serve MODEL a server.\n");
   out_printf(
-      "\ntern help VERB tells the flags of a verb. Exit status: 0; 1: bad input; 2: bad usage; 130: interrupted.\n"
+      "\ntern help VERB tells the flags of a verb, with examples. Exit status: 0; 1: bad input; 2: bad usage; 130: "
+      "interrupted.\n"
       "Environment: %s\n",
       help_environment);
 }

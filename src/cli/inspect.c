@@ -285,7 +285,7 @@ tern_status verb_inspect(const cli_args *a, tern_error *err)
   if (status == TERN_OK) {
     use_warn_prepared(m->prepared_fault.text);
     fit need;
-    fit_of(m, a->context, &need);
+    fit_of(m, NULL, a->context, &need);
     if (a->json)
       print_json(m, dir, &need, &eos);
     else

@@ -341,14 +341,14 @@ lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error)
     return LINES_READ;
   if (line->length > before && line->data[line->length - 1] == '\n')
     line->data[--line->length] = 0;
-  if (line->length - before > LINES_MOST)
-    return LINES_TOO_LONG;
-  if (line->length > before) {
-    add_entry(e, line->data + before, line->length - before);
-    if (e->options->history)
-      history_append(e->options->history, line->data + before, line->length - before);
-  }
-  return LINES_READ;
+  return line->length - before > LINES_MOST ? LINES_TOO_LONG : LINES_READ;
+}
+
+void editor_keep(line_editor *e, const char *text, size_t length)
+{
+  add_entry(e, text, length);
+  if (e->options->history)
+    history_append(e->options->history, text, length);
 }
 
 #endif

@@ -57,6 +57,16 @@ bool lines_dropped(const lines *l)
 #endif
 }
 
+void lines_keep(lines *l, const char *text, size_t length)
+{
+#ifdef TERN_EDIT
+  if (l->editor && length)
+    editor_keep(l->editor, text, length);
+#else
+  (void)l, (void)text, (void)length;
+#endif
+}
+
 int lines_error(const lines *l)
 {
   return l->error;

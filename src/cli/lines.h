@@ -2,7 +2,8 @@
  *
  * Where stdin and stderr are a terminal the line is edited (libedit, where tern is built with it): cursor keys, history
  * (up, down, Ctrl-R), Tab on commands. A paste of several lines (bracketed paste) is one line with newlines in it, and
- * so is what Alt-Enter broke. History is a file under TERN_HOME, a JSON string a line, appended to as lines are typed.
+ * so is what Alt-Enter broke. History is a file under TERN_HOME, a JSON string a line; lines_keep
+ * appends to it, so that a message of several lines is one entry.
  *
  * Everything else is read as it comes. Not stdio's: before waiting one has to know that nothing is left. For use inside
  * sig_hold: a signal ends the waiting and is left for the caller to see.
@@ -39,6 +40,8 @@ bool lines_typed(const lines *l);
 /* Appends one line, without its end, to `line`. The prompt goes to stderr, where a person types. What the editor cannot
  * hold for lack of memory makes `line` fail. */
 lines_end lines_read(lines *l, const char *prompt, buf *line);
+/* Keeps what was typed, of whatever lines, as one entry of the history. Nothing where nobody types. */
+void lines_keep(lines *l, const char *text, size_t length);
 /* Whether the line that a signal ended had something in it, as far as that can be seen: it is gone. */
 bool lines_dropped(const lines *l);
 /* errno of the read that failed. */
@@ -51,6 +54,7 @@ line_editor *editor_open(const lines_options *options);
 void editor_close(line_editor *e); /* NULL is fine */
 lines_end editor_read(line_editor *e, const char *prompt, buf *line, int *error);
 bool editor_dropped(const line_editor *e);
+void editor_keep(line_editor *e, const char *text, size_t length);
 
 /* history.c: calls `add` with each of the last entries of the file, oldest first, and shortens a file that has grown
  * much beyond that. A file that is absent or damaged has fewer. */

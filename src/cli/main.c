@@ -32,8 +32,8 @@ const cli_verb cli_verbs[VERB_COUNT] = {
     [VERB_PULL] = {"pull", "ORG/NAME[@REV]", "Downloads a model into the Hugging Face cache (docs/hub.md).", 1,
                    verb_pull},
 #endif
-    [VERB_RM] = {"rm", "MODEL[@REV]", "Removes a model, or one revision of it, from the cache.", 1, verb_rm},
-    [VERB_GC] = {"gc", "", "Removes from the cache what no model uses.", 0, verb_gc},
+    [VERB_RM] = {"rm", "MODEL[@REV]", "Removes a model, or one revision of it, and what was made of it.", 1, verb_rm},
+    [VERB_GC] = {"gc", "", "Removes what no model uses from the cache and TERN_HOME.", 0, verb_gc},
     [VERB_IMPORT] = {"import", "FILE.gguf OUTDIR", "A GGUF file as an MLX-format directory.", 2, verb_import},
     [VERB_PREPARE] = {"prepare", "MODEL", "Lays the weights out so that they are read faster; changes no bit.", 1,
                       verb_prepare},

@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "cli/args.h"
+#include "cli/examples.h"
 #include "cli/out.h"
 
 /* Text as troff wants it: no escape or request of its own, a dash that can be copied into a shell, and ASCII alone. */
@@ -78,6 +79,21 @@ static void print_flag(const cli_flag *f)
   out_printf("\n");
 }
 
+static void print_examples(cli_verb_id verb)
+{
+  const char *heading = ".SH EXAMPLES\n";
+  for (size_t i = 0; i < examples_n; i++) {
+    if (examples[i].verb != verb)
+      continue;
+    out_printf("%s.TP\n\\fB", heading);
+    print_text(examples[i].line);
+    out_printf("\\fR\n");
+    print_text(examples[i].what);
+    out_printf("\n");
+    heading = "";
+  }
+}
+
 void manual_verb(cli_verb_id verb)
 {
   const cli_verb *v = &cli_verbs[verb];
@@ -91,6 +107,13 @@ void manual_verb(cli_verb_id verb)
   for (size_t i = 0; i < cli_n_flags; i++)
     if (cli_flags[i].verbs >> verb & 1)
       print_flag(&cli_flags[i]);
+  for (const char *const *at = examples_notes; *at; at += 2)
+    if (!strcmp(at[0], v->name)) {
+      out_printf(".SH NOTES\n");
+      print_text(at[1]);
+      out_printf("\n");
+    }
+  print_examples(verb);
   out_printf(".SH SEE ALSO\n\\fBtern\\fR(1)\n");
 }
 

@@ -6,7 +6,9 @@
 
 /* What to do where there is no model. */
 #ifdef TERN_HUB
-#define MODELS_HOW_TO_GET ": `tern pull ORG/NAME` gets one, and a directory or a .gguf file will do as MODEL"
+#define MODELS_HOW_TO_GET                                                                                              \
+  ": `tern pull ORG/NAME` gets one (mlx-community/Qwen2.5-0.5B-Instruct-4bit is small), and a directory or a .gguf "   \
+  "file will do as MODEL"
 #else
 #define MODELS_HOW_TO_GET ": a directory or a .gguf file will do as MODEL"
 #endif

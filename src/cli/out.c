@@ -8,13 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"
 
 static struct {
-  bool failed, reader_gone, no_color, verbose, bar, plain;
+  bool failed, reader_gone, no_color, verbose, plain;
+  int bar;   /* columns of the bar that stands on the terminal; 0: none does */
   int error; /* errno of the first failure */
   FILE *results;
 } state;
@@ -236,37 +238,69 @@ void say_hint(const char *format, ...)
   va_end(args);
 }
 
+/* Columns of the terminal now; a window may have any number, and change it. */
+static int columns(void)
+{
+  enum { USUAL = 80 };
+  struct winsize size;
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : USUAL;
+}
+
+/* Takes the bar off the screen, to the beginning of its line: of several, where the window has become narrower than the
+ * bar and the terminal has broken it. */
+static void wipe_bar(int wide)
+{
+  int rows = state.bar ? (state.bar - 1) / wide : 0;
+  if (rows)
+    fprintf(stderr, "\33[%dA\r\33[J", rows);
+  else
+    fputs("\r", stderr);
+}
+
 void say_progress(const char *what, double done, double total)
 {
-  enum { WIDTH = 30 };
+  enum { MOST = 30, REST = 8 }; /* " [", "] 100%" */
+  static const char full[] = "##############################";
   if (state.plain || !out_err_is_terminal() || total <= 0)
     return;
-  int filled = (int)(WIDTH * done / total);
-  filled = filled < 0 ? 0 : filled > WIDTH ? WIDTH : filled;
-  fprintf(stderr, "\r%s [%.*s%*s] %3.0f%%", what, filled, "##############################", WIDTH - filled, "",
-          100 * done / total);
+  int wide = columns(), length = (int)strlen(what);
+  int room = wide - 1 - REST - length,
+      width = room < MOST ? room : MOST; /* the last column stays free: no line breaks */
+  int filled = (int)(width * done / total);
+  filled = filled < 0 ? 0 : filled > width ? width : filled;
+  wipe_bar(wide);
+  if (width > 0) {
+    fprintf(stderr, "%s [%.*s%*s] %3.0f%%", what, filled, full, width - filled, "", 100 * done / total);
+    state.bar = length + REST + width;
+  } else { /* no room for a bar: what there is of the words */
+    state.bar = length < wide ? length : wide - 1;
+    fprintf(stderr, "%.*s", state.bar, what);
+    state.bar = state.bar ? state.bar : 1;
+  }
+  fputs("\33[K", stderr);
   fflush(stderr);
-  state.bar = true;
 }
 
 void say_working(const char *what, const char *on)
 {
+  enum { MOST = 50, REST = 8 }; /* a line that wraps could not be wiped */
   if (state.plain || !out_err_is_terminal())
     return;
-  enum { WIDTH = 50 }; /* a line that wraps could not be wiped */
-  size_t length = strlen(on), cut = length > WIDTH ? length - WIDTH : 0;
+  int room = columns() - 1 - REST - (int)strlen(what);
+  size_t most = room < 1 ? 0 : room < MOST ? (size_t)room : MOST;
+  size_t length = strlen(on), cut = length > most ? length - most : 0;
   while (cut < length && ((unsigned char)on[cut] & 0xc0) == 0x80)
     cut++;
   say_progress_end();
-  fprintf(stderr, "%s %s%s ...", what, cut ? "..." : "", on + cut);
+  state.bar = fprintf(stderr, "%s %s%s ...", what, cut ? "..." : "", on + cut);
   fflush(stderr);
-  state.bar = true;
 }
 
 void say_progress_end(void)
 {
   if (!state.bar)
     return;
-  fputs("\r\33[K", stderr);
-  state.bar = false;
+  wipe_bar(columns());
+  fputs("\33[K", stderr);
+  state.bar = 0;
 }

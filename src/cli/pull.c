@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/distance.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/system.h"
 #include "cli/ask.h"
 #include "cli/describe.h"
+#include "cli/elsewhere.h"
 #include "cli/out.h"
 #include "cli/pull.h"
 #include "cli/signals.h"
@@ -19,6 +21,7 @@
 #include "cli/use.h"
 #include "cli/verbs.h"
 #include "format/checkpoint.h"
+#include "hub/address.h"
 #include "hub/net/pull.h"
 
 /* The bar's own state: where and when the bytes began. */
@@ -198,6 +201,29 @@ static tern_status pull_or_find(const cli_args *a, const cli_env *env, const cli
   return status;
 }
 
+/* A repo that is not there: a model that is here may have been meant. */
+static tern_status name_near(const cli_env *env, const char *id, tern_status missing, tern_error *err)
+{
+  model_list list;
+  const char *near = NULL;
+  size_t best = (size_t)-1;
+  if (models_find(env, &list, NULL) != TERN_OK)
+    return missing;
+  for (size_t i = 0; i < list.n; i++) {
+    size_t distance = text_distance(id, list.items[i].id);
+    if (distance < best) {
+      best = distance;
+      near = list.items[i].id;
+    }
+  }
+  if (near && best && text_is_slip(id, best) && err) {
+    const tern_error why = *err;
+    err_set(err, missing, "%s; did you mean %s, which is here?", why.text, near);
+  }
+  models_free(&list);
+  return missing;
+}
+
 /* The environment around it. `path` is filled on success alone. */
 static tern_status bring(const cli_args *a, const char *name, hub_plan *told, char **path, tern_error *err)
 {
@@ -206,12 +232,16 @@ static tern_status bring(const cli_args *a, const char *name, hub_plan *told, ch
   hub_repo repo;
   char *found = NULL;
   *told = (hub_plan){0};
-  TRY(repo_parse(name, &repo, err));
   tern_status status = env_read(&env, err);
   if (status == TERN_OK)
     status = env_read_hub(&hub, err);
   if (status == TERN_OK)
+    status = elsewhere_explain(name, address_parse(name, hub.endpoint, &repo, err), err);
+  bool named = status == TERN_OK;
+  if (named)
     status = pull_or_find(a, &env, &hub, &repo, told, &found, err);
+  if (named && status == TERN_E_NOT_FOUND && !*told->commit)
+    status = name_near(&env, repo.id, status, err);
   env_clear_hub(&hub);
   env_clear(&env);
   if (status == TERN_OK)
@@ -234,11 +264,12 @@ tern_status verb_pull(const cli_args *a, tern_error *err)
   hub_plan told;
   char *path;
   if (a->n_words == 0)
-    return err_set(err, TERN_E_USAGE, "pull: no repo named: tern pull ORG/NAME");
+    return err_set(err, TERN_E_USAGE,
+                   "pull: no repo named: tern pull ORG/NAME, say mlx-community/Qwen2.5-0.5B-Instruct-4bit");
   tern_status status = bring(a, a->words[0], &told, &path, err);
   if (status == TERN_OK) {
     print(a, &told, path);
-    say_hint("tern run %s answers with it", a->words[0]);
+    say_hint("tern run %s answers with it", told.repo.id);
     mem_free(path);
   }
   hub_plan_clear(&told);

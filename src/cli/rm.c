@@ -1,4 +1,5 @@
-/* rm.c - removes a model: a repo of the hub's cache, one revision of it, or a directory under TERN_HOME.
+/* rm.c - removes a model: a repo of the hub's cache, one revision of it, or a directory under TERN_HOME; and with it
+ * what was made of it alone (derived.h), and the folder of its ORG where nothing else is in that.
  *
  * The whole id is needed, as `ls` shows it: a part, which may come to mean another model, removes nothing. Of one
  * revision go its links, its refs, and the blobs that no other revision uses.
@@ -11,10 +12,42 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "cli/derived.h"
+#include "cli/describe.h"
 #include "cli/env.h"
 #include "cli/models.h"
+#include "cli/out.h"
 #include "cli/reclaim.h"
 #include "cli/verbs.h"
+
+/* Of a commit, so many digits name it; of what is listed, so much. */
+enum { MIN_DIGITS = 7, MOST_NAMED = 6 };
+
+/* Says which revisions there are, or of several that begin so, which. */
+static tern_status no_revision(const registry *g, const char *id, const char *revision, tern_error *err)
+{
+  buf list = {0};
+  size_t n = strlen(revision), named = 0, meant = 0;
+  for (size_t i = 0; i < g->n_revisions; i++)
+    meant += n >= MIN_DIGITS && !strncmp(g->revisions[i].name, revision, n);
+  for (size_t i = 0; i < g->n_revisions && named < MOST_NAMED; i++) {
+    const registry_revision *v = &g->revisions[i];
+    char size[32];
+    if (meant && strncmp(v->name, revision, n) != 0)
+      continue;
+    buf_addf(&list, "%s%.*s (", named++ ? ", " : "", meant ? 40 : 12, v->name);
+    for (const char *at = v->refs; *at; at++)
+      buf_addc(&list, *at == '\n' ? ' ' : *at);
+    buf_addf(&list, "%s%s)", *v->refs ? ", " : "", describe_bytes((double)v->bytes, size));
+  }
+  tern_status status = list.failed
+                           ? err_nomem(err, "revisions")
+                           : err_set(err, TERN_E_NOT_FOUND, "%s: %s %s; %s: %s", id,
+                                     meant ? "more than one revision begins with" : "the cache has no revision",
+                                     revision, meant ? "name one" : "there are", list.data ? list.data : "none");
+  buf_free(&list);
+  return status;
+}
 
 /* Everything of a repo, or one revision; the last revision takes the folder with it. */
 static tern_status plan_repo(const cache_repo *r, const registry *g, const char *id, const char *revision,
@@ -27,24 +60,31 @@ static tern_status plan_repo(const cache_repo *r, const registry *g, const char 
     return registry_plan_folder(r->dir, plan, err);
   const registry_revision *v = registry_find(g, revision);
   if (!v)
-    return err_set(err, TERN_E_NOT_FOUND, "%s: revision %s is not in the cache, or more than one begins so", id,
-                   revision);
+    return no_revision(g, id, revision, err);
   return g->n_revisions == 1 ? registry_plan_folder(r->dir, plan, err) : registry_plan_revision(r, g, v, plan, err);
 }
 
 /* What rm is at. */
 typedef struct removal {
+  const cli_env *env;
   const cache_repo *repo; /* NULL: a directory, `id` */
   const char *id, *revision;
+  char *org;         /* the folder above that directory, where it is an ORG's */
+  derived_lock lock; /* from the second look on */
 } removal;
 
-static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
+static tern_status plan_directory(const removal *m, registry_plan *plan, tern_error *err)
 {
-  const removal *m = user;
+  TRY(registry_plan_folder(m->id, plan, err));
+  return m->org ? registry_plan_emptied(m->org, plan, err) : TERN_OK;
+}
+
+static tern_status plan_model(const removal *m, registry_plan *plan, tern_error *err)
+{
   registry g = {0};
   bool held = false;
   if (!m->repo)
-    return registry_plan_folder(m->id, plan, err);
+    return plan_directory(m, plan, err);
   tern_status status = reclaim_read(m->repo, &g, err);
   if (status == TERN_OK)
     status = registry_is_held(m->repo, &g, m->revision ? registry_find(&g, m->revision) : NULL, &held, err);
@@ -56,18 +96,28 @@ static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
   return status;
 }
 
+static tern_status plan_again(void *user, registry_plan *plan, tern_error *err)
+{
+  removal *m = user;
+  TRY(plan_model(m, plan, err));
+  return derived_plan(m->env, plan, plan, &m->lock, err);
+}
+
 static tern_status remove_planned(const cli_args *a, removal *m, tern_error *err)
 {
   registry_plan plan = {0};
+  m->lock = (derived_lock){.fd = -1};
   tern_status status = plan_again(m, &plan, err);
+  derived_unlock(&m->lock); /* a question may stand for hours */
   if (status == TERN_OK)
     status = reclaim(a, &plan, plan_again, m, err);
+  derived_unlock(&m->lock);
   registry_plan_free(&plan);
   return status;
 }
 
-static tern_status remove_repo(const cli_args *a, const char *root, const char *id, const char *revision,
-                               tern_error *err)
+static tern_status remove_repo(const cli_args *a, const cli_env *env, const char *root, const char *id,
+                               const char *revision, tern_error *err)
 {
   cache_repo r;
   registry g = {0};
@@ -77,15 +127,22 @@ static tern_status remove_repo(const cli_args *a, const char *root, const char *
     status = reclaim_open(&r, &lock, &g, err);
   registry_free(&g);
   if (status == TERN_OK)
-    status = remove_planned(a, &(removal){&r, id, revision}, err);
+    status = remove_planned(a, &(removal){.env = env, .repo = &r, .id = id, .revision = revision}, err);
   cache_unlock(lock);
   cache_repo_clear(&r);
   return status;
 }
 
-static tern_status remove_plain(const cli_args *a, const char *path, tern_error *err)
+/* `id` is the end of `path`. */
+static tern_status remove_plain(const cli_args *a, const cli_env *env, const char *path, const char *id,
+                                tern_error *err)
 {
-  return remove_planned(a, &(removal){NULL, path, NULL}, err);
+  removal m = {.env = env, .id = path};
+  if (strchr(id, '/') && !(m.org = mem_strndup(path, (size_t)(strrchr(path, '/') - path))))
+    return err_nomem(err, "path");
+  tern_status status = remove_planned(a, &m, err);
+  mem_free(m.org);
+  return status;
 }
 
 /* Whether `ls` can show it of "ROOT/NAME" or "ROOT/ORG/NAME": what lies deeper, or in a root within this one, is part
@@ -140,6 +197,62 @@ static tern_status check_org(const char *root, const char *id, tern_error *err)
   return status;
 }
 
+/* "org/name (in the hub's cache, 1.2 GB)" */
+static void describe_match(const model_entry *e, buf *out)
+{
+  char size[32];
+  registry_plan plan = {0};
+  char *place = mem_strdup(e->path), *snapshots = place ? strstr(place, "/snapshots/") : NULL;
+  bool is_repo = snapshots && strstr(place, "/models--");
+  if (is_repo)
+    *snapshots = 0;
+  if (place && registry_plan_path(place, "", &plan, NULL) == TERN_OK)
+    buf_addf(out, "%s (%s%s%s, %s)", e->id, is_repo ? "in the hub's cache" : "the directory ", is_repo ? "" : place,
+             e->other ? ", other revisions than main" : "", describe_bytes((double)plan.bytes, size));
+  registry_plan_free(&plan);
+  mem_free(place);
+}
+
+/* Nothing has this whole id: what it is a part of is told. */
+static tern_status not_there(const cli_env *env, const char *id, tern_error *err)
+{
+  model_list list;
+  buf matches = {0};
+  size_t found = 0;
+  TRY(models_find(env, &list, err));
+  for (size_t i = 0; i < list.n; i++) {
+    if (!strcasestr(list.items[i].id, id) || found++ >= MOST_NAMED)
+      continue;
+    buf_adds(&matches, found > 1 ? ", " : "");
+    describe_match(&list.items[i], &matches);
+  }
+  tern_status status;
+  if (matches.failed)
+    status = err_nomem(err, "list of models");
+  else if (!found)
+    status = err_set(err, TERN_E_NOT_FOUND, "%s: no model of this whole id (tern ls shows them)", id);
+  else
+    status = err_set(err, TERN_E_NOT_FOUND, "%s: rm takes a whole id, and this is a part of %s%s%s", id,
+                     found > 1 ? "several: " : "", matches.data, found > MOST_NAMED ? ", and more" : "");
+  buf_free(&matches);
+  models_free(&list);
+  return status;
+}
+
+/* The same id in a place that comes later stays, and that is said. */
+static void tell_of_others(const cli_env *env, size_t at, const char *id)
+{
+  char *root;
+  bool plain, failed = false, is_repo;
+  for (size_t i = at + 1; models_root(env, i, &root, &plain, &failed); i++) {
+    char *path = root ? find_in_root(root, plain, id, &is_repo) : NULL;
+    if (path)
+      say("%s: another one of this id stays: %s", id, path);
+    mem_free(path);
+    mem_free(root);
+  }
+}
+
 static tern_status remove_id(const cli_args *a, const cli_env *env, const char *id, const char *revision,
                              tern_error *err)
 {
@@ -153,20 +266,20 @@ static tern_status remove_id(const cli_args *a, const cli_env *env, const char *
       continue;
     }
     tern_status status;
+    tell_of_others(env, i, id);
     if (is_repo)
-      status = remove_repo(a, root, id, revision, err);
+      status = remove_repo(a, env, root, id, revision, err);
     else if (revision)
       status = err_set(err, TERN_E_NOT_FOUND, "%s: %s has no revisions", id, path);
     else
       status = check_org(root, id, err);
     if (!is_repo && status == TERN_OK)
-      status = remove_plain(a, path, err);
+      status = remove_plain(a, env, path, id, err);
     mem_free(path);
     mem_free(root);
     return status;
   }
-  return failed ? err_nomem(err, "path")
-                : err_set(err, TERN_E_NOT_FOUND, "%s: no model of this whole id (tern ls shows them)", id);
+  return failed ? err_nomem(err, "path") : not_there(env, id, err);
 }
 
 tern_status verb_rm(const cli_args *a, tern_error *err)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cli/answer.h"
+#include "cli/elsewhere.h"
 #include "cli/out.h"
 #include "cli/prompt_cache.h"
 #include "cli/verbs.h"
@@ -23,7 +24,8 @@ static tern_status sort_words(const cli_args *a, const char **name, const char *
     return err_set(err, TERN_E_USAGE, "run: the prompt comes from one place: an operand, --prompt or --file");
   if (!a->model && a->n_words == 1 && !prompt_by_flag) {
     TRY(env_read(&env, err));
-    if (!models_names(&env, *name)) {
+    /* a word that is a model's name elsewhere was not meant as a prompt */
+    if (!models_names(&env, *name) && !elsewhere_is_model(*name)) {
       *prompt = *name;
       *name = NULL;
     }

@@ -77,7 +77,7 @@ static void look_at_headers(const char *dir, survey *s)
     return;
   s->measured = true;
   s->parameters = about_parameters(m);
-  fit_of(m, 0, &s->fit);
+  fit_of(m, NULL, 0, &s->fit);
   model_close(m);
 }
 

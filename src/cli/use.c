@@ -7,18 +7,22 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cores.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/ask.h"
+#include "cli/elsewhere.h"
+#include "cli/env.h"
 #include "cli/out.h"
 #include "cli/pull.h"
 #include "cli/signals.h"
 #include "format/json_scan.h"
-#include "hub/repo.h"
+#include "hub/address.h"
 
 /* mlx_lm.generate's --quantized-kv-start. */
 enum { KV_START = 5000 };
@@ -49,15 +53,46 @@ static tern_status offer_pull(const cli_args *a, const char *name, char **dir, t
 }
 #endif
 
-tern_status use_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
+/* The id of a repo whose address was pasted in place of it (mem_free); *id is NULL where `name` is no address. */
+static tern_status read_address(const char *name, char **id, tern_error *err)
+{
+  hub_repo repo;
+  buf text = {0};
+  char *endpoint = env_endpoint();
+  *id = NULL;
+  tern_status status = endpoint ? TERN_OK : err_nomem(err, "environment");
+  if (endpoint && name && access(name, F_OK) != 0 && address_is_one(name, endpoint)) {
+    status = address_parse(name, endpoint, &repo, err);
+    if (status == TERN_OK) {
+      buf_addf(&text, "%s%s%s", repo.id, strcmp(repo.revision, "main") ? "@" : "",
+               strcmp(repo.revision, "main") ? repo.revision : "");
+      *id = buf_take(&text);
+      status = *id ? TERN_OK : err_nomem(err, "model name");
+    }
+  }
+  mem_free(endpoint);
+  return status;
+}
+
+static tern_status find_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
 {
   cli_env env;
   tern_status status = env_read(&env, err);
   if (status == TERN_OK)
     status = models_resolve(&env, name, need, dir, err);
+  bool several = status == TERN_E_NOT_FOUND && name && models_names(&env, name);
   env_clear(&env);
   if (status != TERN_OK)
     status = offer_pull(a, name, dir, status, err);
+  return several ? status : elsewhere_explain(name, status, err);
+}
+
+tern_status use_dir(const cli_args *a, const char *name, models_need need, char **dir, tern_error *err)
+{
+  char *id;
+  TRY(read_address(name, &id, err));
+  tern_status status = find_dir(a, id ? id : name, need, dir, err);
+  mem_free(id);
   if (status == TERN_OK)
     say_more("model: %s", *dir);
   return status;

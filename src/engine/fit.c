@@ -1,6 +1,8 @@
 /* fit.c - see fit.h. */
 #include "engine/fit.h"
 
+#include <stdio.h>
+
 #include "engine/session.h"
 
 static size_t add(size_t a, size_t b)
@@ -31,18 +33,38 @@ static void sort_kinds(const model *m, int piece, fit *f)
   }
 }
 
-static size_t with_context(const model *m, const fit *f, int context, int piece)
+/* What a model takes beside its keys and values. */
+static void add_parts(model *m, fit *f)
 {
-  return add(add(f->weights, f->owned), add(f->scratch, kv_store_estimate(m->store, context, piece)));
+  f->weights = model_weight_bytes(m);
+  f->owned = m->weights.owned_bytes;
+  f->scratch = m->opened ? m->plan.memory_bytes + model_scratch_bytes(m, 1)
+                         : plan_bytes_per_token(&m->config) * (size_t)piece_of(m);
+}
+
+static size_t with_context(const model *m, const fit *f, int context)
+{
+  return add(add(f->weights, f->owned), add(f->scratch, kv_store_estimate(m->store, context, piece_of(m))));
+}
+
+/* A model and the one that guesses for it: what they take together. */
+typedef struct pair {
+  const model *m, *draft; /* draft NULL: none */
+  const fit *own, *drafts;
+} pair;
+
+static size_t draft_with_context(const pair *p, int context)
+{
+  return p->draft ? with_context(p->draft, p->drafts, context) : 0;
 }
 
 /* By halving: more positions never take less. */
-static int largest_context(const model *m, const fit *f, int most, int piece)
+static int largest_context(const pair *p, int most)
 {
   int fits = 0, beyond = most + 1;
   while (beyond - fits > 1) {
     int middle = fits + (beyond - fits) / 2;
-    if (with_context(m, f, middle, piece) <= f->room)
+    if (add(with_context(p->m, p->own, middle), draft_with_context(p, middle)) <= p->own->room)
       fits = middle;
     else
       beyond = middle;
@@ -50,37 +72,48 @@ static int largest_context(const model *m, const fit *f, int most, int piece)
   return fits;
 }
 
-void fit_of(model *m, int context, fit *out)
+static size_t held_by(const model *m)
+{
+  return m && m->opened ? m->plan.memory_bytes + m->weights.owned_bytes : 0;
+}
+
+void fit_of(model *m, model *draft, int context, fit *out)
 {
   int piece = piece_of(m), own = session_default_context(&m->config);
-  *out = (fit){.weights = model_weight_bytes(m), .owned = m->weights.owned_bytes, .context = context ? context : own};
+  fit drafts = {0};
+  const pair both = {m, draft, out, &drafts};
+  *out = (fit){.context = context ? context : own};
+  add_parts(m, out);
+  if (draft)
+    add_parts(draft, &drafts);
   out->kv_token = kv_store_token_bytes(m->store);
   out->kv = kv_store_estimate(m->store, out->context, piece);
-  out->scratch =
-      m->opened ? m->plan.memory_bytes + model_scratch_bytes(m, 1) : plan_bytes_per_token(&m->config) * (size_t)piece;
-  out->total = with_context(m, out, out->context, piece);
-  size_t held = m->opened ? m->plan.memory_bytes + m->weights.owned_bytes : 0;
-  out->room = add(model_memory_available(m), held);
-  out->largest = largest_context(m, out, out->context > own ? out->context : own, piece);
+  out->draft = draft_with_context(&both, out->context);
+  out->total = add(with_context(m, out, out->context), out->draft);
+  out->room = add(model_memory_available(m), held_by(m) + held_by(draft));
+  out->largest = largest_context(&both, out->context > own ? out->context : own);
   sort_kinds(m, piece, out);
 }
 
-tern_status fit_check(model *m, int context, tern_error *err)
+tern_status fit_check(model *m, model *draft, int context, tern_error *err)
 {
   fit f;
+  char beside[64] = "";
   if (m->cx.backend->own_memory) /* a device was asked when its weights were put there, and is at each reserve */
     return TERN_OK;
-  fit_of(m, context, &f);
+  fit_of(m, draft, context, &f);
   if (f.largest >= (context ? context : 1))
     return TERN_OK;
+  if (draft)
+    snprintf(beside, sizeof beside, ", the draft model %zu MB", f.draft >> 20);
   if (!f.largest)
     return err_set(
         err, TERN_E_LIMIT,
-        "memory: weights need %zu MB (%zu of them copies), scratch %zu MB, and %zu MB are free: no context fits",
-        add(f.weights, f.owned) >> 20, f.owned >> 20, f.scratch >> 20, f.room >> 20);
+        "memory: weights need %zu MB (%zu of them copies), scratch %zu MB%s, and %zu MB are free: no context fits",
+        add(f.weights, f.owned) >> 20, f.owned >> 20, f.scratch >> 20, beside, f.room >> 20);
   return err_set(err, TERN_E_LIMIT,
                  "memory: a context of %d needs %zu MB of keys and values (%zu bytes a token) beside %zu MB of weights "
-                 "and %zu MB of scratch, and %zu MB are free: --ctx %d is the largest that fits",
-                 f.context, f.kv >> 20, f.kv_token, add(f.weights, f.owned) >> 20, f.scratch >> 20, f.room >> 20,
-                 f.largest);
+                 "and %zu MB of scratch%s, and %zu MB are free: --ctx %d is the largest that fits",
+                 f.context, f.kv >> 20, f.kv_token, add(f.weights, f.owned) >> 20, f.scratch >> 20, beside,
+                 f.room >> 20, f.largest);
 }

@@ -19,6 +19,7 @@ typedef struct fit {
   int context;
   size_t kv_token, kv; /* keys and values: one position more, past every window and start; the whole context */
   size_t scratch;      /* activations and room for one step */
+  size_t draft;        /* all that the draft model takes beside it, for the same context; 0: there is none */
   size_t total;        /* all of it, SIZE_MAX where that is more */
   size_t room;         /* what there is */
   int largest;         /* the longest context with which the total is no more than that; 0: none */
@@ -26,10 +27,10 @@ typedef struct fit {
   fit_kind kinds[FIT_MOST_KINDS];
 } fit;
 
-/* context 0: the model's own. What an open model holds already counts as room. */
-void fit_of(model *m, int context, fit *out);
+/* context 0: the model's own. `draft` (NULL: none) guesses for it. What open models hold already counts as room. */
+void fit_of(model *m, model *draft, int context, fit *out);
 /* Whether a sequence of `context` positions can be held at all; TERN_E_LIMIT with the numbers, and the largest context
  * that can. context 0: nobody asked for one, and one position has to fit. */
-tern_status fit_check(model *m, int context, tern_error *err);
+tern_status fit_check(model *m, model *draft, int context, tern_error *err);
 
 #endif

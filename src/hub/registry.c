@@ -457,7 +457,7 @@ static tern_status add_item(registry_plan *plan, char *path, size_t parent, uint
     mem_free(path);
     return err_nomem(err, "plan");
   }
-  plan->items[plan->n++] = (registry_item){path, bytes, why, parent};
+  plan->items[plan->n++] = (registry_item){.path = path, .bytes = bytes, .why = why, .parent = parent};
   plan->bytes += bytes;
   return TERN_OK;
 }
@@ -564,7 +564,7 @@ void registry_plan_keep(registry_plan *plan, const registry_plan *now)
   size_t n = 0;
   for (size_t i = 0; i < plan->n; i++) {
     registry_item item = plan->items[i];
-    if (!strcmp(item.why, left_over) || has_path(now, item.path)) {
+    if (item.empty || !strcmp(item.why, left_over) || has_path(now, item.path)) {
       plan->items[n++] = item;
       continue;
     }
@@ -598,12 +598,64 @@ tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_err
   return add_folder(plan, path, "revision", err);
 }
 
-tern_status registry_plan_left(const char *path, registry_plan *plan, tern_error *err)
+tern_status registry_plan_path(const char *path, const char *why, registry_plan *plan, tern_error *err)
 {
   tree_bytes = 0;
   if (nftw(path, add_size, HELD_FILES, FTW_PHYS | FTW_MOUNT) != 0)
     return errno == ENOENT ? TERN_OK : err_errno(err, path, "look through"); /* another process was quicker */
-  return add_folder(plan, path, left_over, err);
+  return add_folder(plan, path, why, err);
+}
+
+tern_status registry_plan_left(const char *path, registry_plan *plan, tern_error *err)
+{
+  return registry_plan_path(path, left_over, plan, err);
+}
+
+/* Both stop the walk at what is not to be there: a file or a link; a folder that is young. */
+static int look_for_file(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+  (void)path, (void)st, (void)at;
+  return type == FTW_D ? 0 : 1;
+}
+
+static int look_for_change(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+  (void)path, (void)at;
+  return type == FTW_D && time(NULL) - st->st_mtime >= LITTER_SECONDS ? 0 : 1;
+}
+
+static tern_status add_empty(registry_plan *plan, const char *path, tern_error *err)
+{
+  tree_bytes = 0;
+  TRY(add_folder(plan, path, "empty", err));
+  plan->items[plan->n - 1].empty = true;
+  return TERN_OK;
+}
+
+tern_status registry_plan_empty(const char *path, bool old, registry_plan *plan, tern_error *err)
+{
+  int found = nftw(path, old ? look_for_change : look_for_file, HELD_FILES, FTW_PHYS | FTW_MOUNT);
+  if (found < 0)
+    return errno == ENOENT ? TERN_OK : err_errno(err, path, "look through");
+  return found ? TERN_OK : add_empty(plan, path, err);
+}
+
+tern_status registry_plan_emptied(const char *path, registry_plan *plan, tern_error *err)
+{
+  names found = {0};
+  bool all = true;
+  TRY(list_folder(path, &found, err));
+  tern_status status = TERN_OK;
+  for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
+    char *entry = path_join(path, found.items[i]);
+    if (!entry)
+      status = err_nomem(err, "path");
+    else
+      all = all && has_path(plan, entry);
+    mem_free(entry);
+  }
+  free_names(&found);
+  return status == TERN_OK && all ? add_empty(plan, path, err) : status;
 }
 
 tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err)
@@ -627,6 +679,19 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 {
   (void)st, (void)type, (void)at;
   return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+/* What is no folder, or holds something by now, stays. */
+static int remove_if_empty(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+  (void)st, (void)at;
+  return type != FTW_DP || rmdir(path) == 0 || errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST ? 0 : -1;
+}
+
+static tern_status remove_empty(const char *path, tern_error *err)
+{
+  bool gone = nftw(path, remove_if_empty, HELD_FILES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0 || errno == ENOENT;
+  return gone ? TERN_OK : err_errno(err, path, "remove");
 }
 
 /* A folder is renamed first, so that it goes at once for whoever looks. */
@@ -654,7 +719,9 @@ tern_status registry_remove(const registry_plan *plan, tern_error *err)
     const char *path = plan->items[i].path;
     if (lstat(path, &st) != 0 && errno == ENOENT)
       continue;
-    if (S_ISDIR(st.st_mode))
+    if (plan->items[i].empty)
+      TRY(remove_empty(path, err));
+    else if (S_ISDIR(st.st_mode))
       TRY(remove_folder(&plan->items[i], err));
     else if (unlink(path) != 0 && errno != ENOENT)
       return err_errno(err, path, "remove");

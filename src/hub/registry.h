@@ -54,7 +54,8 @@ const registry_revision *registry_find(const registry *g, const char *revision);
 typedef struct registry_item {
   char *path;
   uint64_t bytes;
-  const char *why; /* "revision", "no revision uses it", "unfinished", "left over" */
+  const char *why; /* "revision", "no revision uses it", "unfinished", "left over", "empty", or the caller's */
+  bool empty;      /* a folder that goes only if there is nothing in it, but such folders */
   size_t parent; /* so much of `path` is the folder in which what goes gets its temporary name: outside of snapshots/ */
 } registry_item;
 
@@ -75,10 +76,17 @@ tern_status registry_plan_folder(const char *path, registry_plan *plan, tern_err
 tern_status registry_plan_litter(const char *folder, registry_plan *plan, tern_error *err);
 /* A folder that a killed process left, with all that is below it. */
 tern_status registry_plan_left(const char *path, registry_plan *plan, tern_error *err);
+/* A file, or a folder with all that is below it, for a reason of the caller's. Nothing where it is not there. */
+tern_status registry_plan_path(const char *path, const char *why, registry_plan *plan, tern_error *err);
+/* A folder, where it holds nothing but empty folders. `old`: and where nothing has changed in it for an hour. */
+tern_status registry_plan_empty(const char *path, bool old, registry_plan *plan, tern_error *err);
+/* A folder that will be empty once the plan is done: all that is in it goes. */
+tern_status registry_plan_emptied(const char *path, registry_plan *plan, tern_error *err);
 /* Whether somebody is writing one of the blobs that `which` uses; NULL: any of the repo's. */
 tern_status registry_is_held(const cache_repo *r, const registry *g, const registry_revision *which, bool *held,
                              tern_error *err);
-/* Leaves in `plan` what `now`, a plan made later, has too; and what was left over. */
+/* Leaves in `plan` what `now`, a plan made later, has too; what was left over; and empty folders, which are looked at
+ * as they go. */
 void registry_plan_keep(registry_plan *plan, const registry_plan *now);
 /* Removes what the plan has. What somebody else removed meanwhile is no error. */
 tern_status registry_remove(const registry_plan *plan, tern_error *err);

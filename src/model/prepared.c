@@ -2,9 +2,11 @@
 #include "model/prepared.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -184,8 +186,11 @@ tern_status prepared_open(const prepared_place *place, const ops_layout *layout,
   }
   p->map = (map){.slot = -1, .fd = -1};
   tern_status status = map_open(p->path, &p->map, err);
-  if (status == TERN_OK)
+  if (status == TERN_OK) {
+    flock(p->map.fd,
+          LOCK_SH | LOCK_NB); /* tells `gc` and `rm`; where there are no locks the mapping outlives a removal */
     status = check_file(p, place, layout, err);
+  }
   if (status == TERN_OK)
     *out = p;
   else
@@ -210,6 +215,42 @@ const char *prepared_path(const prepared *p)
 size_t prepared_bytes(const prepared *p)
 {
   return p->map.size;
+}
+
+/* ---- whose it is ---- */
+
+enum { MOST_SOURCES = 1 << 20 /* bytes */ };
+
+tern_status prepared_read_head(const char *path, prepared_head *out, tern_error *err)
+{
+  FILE *f = fopen(path, "re");
+  if (!f)
+    return err_errno(err, path, "open");
+  bool read = fread(out, sizeof *out, 1, f) == 1 && !memcmp(out->magic, "TERNPREP", sizeof out->magic);
+  fclose(f);
+  return read ? TERN_OK : err_set(err, TERN_E_FORMAT, "%s: not a file of prepared weights", path);
+}
+
+bool prepared_is_held(const char *path)
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
+  if (fd >= 0)
+    close(fd);
+  return held;
+}
+
+tern_status prepared_sources(const char *folder, char **paths, size_t *n, tern_error *err)
+{
+  mode_t type;
+  char *path = path_join(folder, "sources");
+  *paths = NULL;
+  *n = 0;
+  tern_status status = path ? path_type(path, &type, err) : err_nomem(err, "path");
+  if (status == TERN_OK && type)
+    status = file_read(path, MOST_SOURCES, paths, n, err);
+  mem_free(path);
+  return status;
 }
 
 /* ---- looking up ---- */

@@ -12,6 +12,9 @@
  *
  * Integers as the machine has them: layouts exist on little-endian machines alone.
  *
+ * Beside it stands DIR/IDENTITY/sources: the directories that it was prepared for, each ended by a NUL. Whether a file
+ * is still of use is asked of these (cli/derived.h); a process that has it open holds a shared lock (flock) on it.
+ *
  * Whoever makes one writes it beside its place, reads it back against the sums of its entries, and renames it, so that
  * a file under the name is whole. Opening checks size, versions, identity, the digest of head and entries, that all
  * places lie within, and a sample of each layout; prepared_verify reads the rest too. Whatever does not hold is
@@ -72,6 +75,15 @@ tern_status prepared_check(const prepared *p, tern_error *err);
 /* Reads everything: TERN_E_FORMAT where a layout is not what was written. */
 tern_status prepared_verify(const prepared *p, tern_error *err);
 tern_status prepared_lock(const prepared *p, tern_error *err); /* in memory, as ckpt_lock */
+
+/* ---- whose it is ---- */
+
+/* The head of the file alone; TERN_E_FORMAT where it is none, of whatever version. */
+tern_status prepared_read_head(const char *path, prepared_head *out, tern_error *err);
+/* Whether a process has it open. */
+bool prepared_is_held(const char *path);
+/* What stands in FOLDER/sources: *n bytes (mem_free), each path ended by a NUL. None where there is no such file. */
+tern_status prepared_sources(const char *folder, char **paths, size_t *n, tern_error *err);
 
 /* ---- making ---- */
 

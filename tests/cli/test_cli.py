@@ -114,7 +114,7 @@ def test_usage():
     expect("an empty value", 2, "logits", MODEL, "--ids", "1", "--steps=", err="--steps")
     expect("a value for a switch", 2, "logits", MODEL, "--ids", "1", "--all=7", err="--all")
     expect("no model", 2, "logits", "--ids", "1")
-    for verb, here in {"list": "tern ls", "show": "tern inspect", "-m": "tern run MODEL"}.items():
+    for verb, here in {"list": "tern ls", "show": "tern inspect", "ps": "GET /api/ps", "delete": "tern rm", "-hf": "tern pull", "-m": "tern run MODEL"}.items():
         expect(f"another engine's {verb}", 2, verb, err=here)
     expect("another engine's number of tokens", 2, "run", MODEL, "x", "--num-predict", "3", err="--max-tokens")
     expect("an empty verb", 2, "", err=r'unknown verb ""')

@@ -3,6 +3,7 @@ pages and completions for every verb and flag, and the list of what is linked (s
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -119,6 +120,13 @@ def check_completions(prefix, verbs):
     for verb in verbs:
         tally.check(f"bash: flags of {verb}", offered("tern", verb, "-") == flags_of(verb), str(offered("tern", verb, "-")))
     tally.check("bash: choices", offered("tern", "run", "--numerics", "") == {"exact", "native", "fast"})
+    for verb, before in (("serve", "--numerics"), ("run", "--backend")):
+        all_of, part = (("exact", "native", "fast"), "f") if before == "--numerics" else (("auto", "ref", "cpu", "cuda"), "cu")
+        some = {word for word in all_of if word.startswith(part)}
+        tally.check(f"bash: {before} VALUE", offered("tern", verb, before, part) == some)
+        tally.check(f"bash: {before}=VALUE", offered("tern", verb, before, "=", part) == some, offered("tern", verb, before, "=", part))
+        tally.check(f"bash: {before}= and nothing yet", offered("tern", verb, before, "=") == set(all_of))
+        tally.check(f"bash: {before}=VALUE where = breaks no words", offered("tern", verb, f"{before}={part}") == {f"{before}={word}" for word in some})
     tally.check("bash: files", "CMakeLists.txt" in offered("tern", "run", "--file", str(ROOT) + "/CMakeL").pop())
     with tempfile.TemporaryDirectory() as home:
         hostile = "$(touch pwned);`touch pwned`*'\""
@@ -165,6 +173,53 @@ def check_foreign_names(prefix, folder):
     tally.check("bash: nothing ran", {p.name for p in here.iterdir()} == files, [p.name for p in here.iterdir()])
 
 
+def check_shells(prefix):
+    """What zsh and fish offer for --flag=VALUE, where they are installed."""
+    share = prefix / "share"
+    env = {"PATH": f"{prefix / 'bin'}:{os.environ['PATH']}", "HOME": "/nowhere"}
+    if shutil.which("fish"):
+        file = share / "fish" / "vendor_completions.d" / "tern.fish"
+        for line in "tern serve --numerics f", "tern serve --numerics=f":
+            said = sh("fish", "--no-config", "-c", f"source {file}; complete -C '{line}'", env=env)[1].split("\n")
+            tally.check(f"fish: {line}", {word.split("\t")[0].split("=")[-1] for word in said if word} == {"fast"}, said)
+    else:
+        tally.skip("fish: values", "fish is not installed", 2)
+    text = (share / "zsh" / "site-functions" / "_tern").read_text()
+    tally.check("zsh: --numerics takes its value behind = or as a word", re.search(r"'--numerics=\[.*\]:MODE:\(exact native fast\)'", text))
+
+
+def check_examples(verbs):
+    """Every line under Examples is one that tern takes: parsed, and answered with help."""
+    for verb in verbs:
+        text = tern("help", verb).out.decode()
+        lines = re.findall(r"^  (\S.*?)(?:  .*)?$", text.partition("Examples:\n")[2], re.M)
+        page = tern("help", "--man", verb).out.decode()
+        tally.check(f"{verb}: examples, in the page too", lines and page.partition(".SH EXAMPLES")[2].count(".TP") == len(lines), lines)
+        for line in lines:
+            words = shlex.split(re.search(r"\btern (.*)", line)[1].rstrip(")").partition(" < ")[0])
+            done = tern(*words, "--help")
+            tally.check(f"example: {line}", done.status == 0 and words[0] == verb, done.err)
+
+
+def check_uninstall(folder):
+    """What install put there goes, and nothing else."""
+    stage = folder / "again"
+    prefix = stage / "opt" / "tern"
+    ok("install once more", ["cmake", "--install", BUILD, "--prefix", "/opt/tern"], env={"DESTDIR": str(stage)})
+    mine = [prefix / "bin" / "other", prefix / "share" / "doc" / "tern" / "mine", prefix / "lib" / "kept"]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    ok("uninstall", ["cmake", "-DPREFIX=/opt/tern", "-P", ROOT / "cmake" / "uninstall.cmake"], env={"DESTDIR": str(stage)})
+    left = {path for path in stage.rglob("*") if not path.is_dir()}
+    tally.check("uninstall leaves what is not tern's, and nothing more", left == set(mine), sorted(map(str, left ^ set(mine)))[:5])
+    tally.check("no folder of tern's is left empty", not [p for p in stage.rglob("tern") if p.is_dir() and not any(p.iterdir())])
+    status, out, err = sh("cmake", "-DPREFIX=/opt/tern", "-P", ROOT / "cmake" / "uninstall.cmake", env={"DESTDIR": str(stage)})
+    tally.check("a second time it says that nothing is there", status != 0 and "no install of tern" in " ".join((out + err).split()), err)
+    status, out, err = sh("cmake", "--install", BUILD, "--prefix", str(folder / "odd"))
+    tally.check("a place that the dynamic linker does not know is told", status == 0 and "ldconfig" in out and f"rpath,{folder / 'odd'}" in out, out[-300:])
+
+
 def check_linked():
     """docs/dependencies.md has a row for all that the dynamic linker is asked for."""
     page = (ROOT / "docs" / "dependencies.md").read_text()
@@ -191,6 +246,9 @@ def main():
         check_pages(prefix, verbs)
         check_completions(prefix, verbs)
         check_foreign_names(prefix, folder)
+        check_shells(prefix)
+        check_uninstall(folder)
+    check_examples(verbs)
     check_linked()
     for bad, why in (((), "no SHELL"), (("tcsh",), '"tcsh" is not')):
         done = tern("completions", *bad)

@@ -179,6 +179,23 @@ def test_history(folder):
         said = chat.saved(folder)
         tally.check("Ctrl-R searches it", said and said[-1] == "an older question", said)
     chat.leave()
+    chat = Chat(home)
+    for text in '"""first', "  second", "", 'third"""', "goes \\":
+        chat.keys(text + "\r")
+        chat.read(r"(\.\.\.|>>>) (\x1b\[[0-9;?]*[A-Za-z])*$")
+    chat.say("on")
+    block, line = '"""first\n  second\n\nthird"""', "goes \non"
+    entries = [json.loads(entry) for entry in file.read_text().splitlines() if entry.startswith('"')]
+    tally.check("a message of several lines is one entry, as it was typed", entries[-2:] == [block, line], entries[-6:])
+    chat.say(UP * 2)
+    said = chat.saved(folder)
+    tally.check("and comes back as that", said and said[-3:] == ["first\n  second\n\nthird", "goes \non", "first\n  second\n\nthird"], said)
+    chat.keys('"""half\r')
+    chat.read(r"\.\.\. (\x1b\[[0-9;?]*[A-Za-z])*$")
+    chat.keys("\3")
+    chat.await_prompt()
+    tally.check("a block that is given up is kept as far as it went", json.loads(file.read_text().splitlines()[-1]) == '"""half', file.read_text()[-60:])
+    chat.leave()
     before = file.read_text()
     chat = Chat(home, "--no-history")
     chat.say("a secret")

@@ -80,6 +80,8 @@ def test_weights(folder):
     line("run refuses", tern("run", "vast", "x", env=env), "weights need", "scratch", "free", "no context fits")
     line("chat refuses", tern("chat", "vast", env=env), "no context fits")
     line("serve refuses", tern("serve", "vast", "--port", "0", env=env), "no context fits")
+    for words in ("run", MODEL, "x"), ("chat", MODEL), ("serve", MODEL, "--port", "0"):
+        line(f"{words[0]} refuses a draft model that does not fit beside it", tern(*words, "--draft-model", "vast", env=env), "the draft model", "no context fits")
 
 
 def test_context():

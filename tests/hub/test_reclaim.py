@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from standin import Fault, Hub  # noqa: E402
 from tally import Tally  # noqa: E402
 from terncli import BINARY, tern  # noqa: E402
-from test_pull import BIG, ORACLE, Home, on_terminal, refused, tiny, start  # noqa: E402
+from test_pull import BIG, MODEL, ORACLE, Home, library, on_terminal, refused, tiny, start  # noqa: E402
 from waiting import DEADLINE, hear, hear_all, until  # noqa: E402
 
 tally = Tally()
@@ -64,7 +64,7 @@ def test_rm(hub):
         own = home.folder / "own" / "models" / "me" / "mine"
         shutil.copytree(home.snapshot(other), own)
         done = tern("rm", "me/mine", "--yes", env=home.env)
-        tally.check("rm of a directory under TERN_HOME", done.status == 0 and not own.exists() and own.parent.exists(), done.err)
+        tally.check("rm of a directory under TERN_HOME, and of its ORG where that is then empty", done.status == 0 and not own.parent.exists() and own.parent.parent.exists(), done.err)
         tally.check("follows no link out of it", not home.whole(other))
 
 
@@ -346,7 +346,146 @@ def test_meanwhile(hub):
             tally.check(f"{words[0]}: the rest of the plan is done", home.snapshot(repo).exists() == (words[0] == "gc"))
 
 
-TESTS = [test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
+def prepare(home, model):
+    """The folder of its prepared weights; None where this processor has no layout."""
+    done = tern("prepare", model, "--json", env=home.env)
+    return Path(json.loads(done.out)["path"]).parent if done.status == 0 else None
+
+
+def removed(done):
+    """path: why"""
+    return {Path(item["path"]): item["why"] for item in json.loads(done.out)["removed"]}
+
+
+def test_prepared(hub):
+    """Prepared weights go with the last model that they are of, and not before."""
+    repo = hub.repo("org/tiny", tiny())
+    with Home(hub) as home:
+        home.pull("org/tiny")
+        first = prepare(home, "org/tiny")
+        if not first:
+            tally.skip("prepared weights", "this processor has no layout", 12)
+            return
+        done = tern("gc", env=home.env)
+        tally.check("gc leaves those of a model that is here", done.status == 0 and "nothing to remove" in done.err and first.exists(), done.err)
+        other = home.folder / "elsewhere"
+        shutil.copytree(home.snapshot(repo), other, copy_function=shutil.copy2)
+        os.utime(other / "model.safetensors", (1, 1))
+        second = prepare(home, other)
+        done = tern("rm", "org/tiny", env=home.env)
+        tally.check("rm tells of them", done.status == 1 and str(first).encode() in done.out and b"prepared weights" in done.out and str(second).encode() not in done.out, done.out)
+        done = tern("rm", "org/tiny", "--yes", "--json", env=home.env)
+        tally.check("and takes them with the model", done.status == 0 and removed(done).get(first) == "prepared weights" and not first.exists() and second.exists(), done.out)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("gc leaves those of a directory elsewhere", done.status == 0 and second.exists(), done.err)
+        tally.check("which are in use", b"prepared" in tern("inspect", other, env=home.env).out)
+        held = os.open(second / "weights", os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_SH)
+        shutil.rmtree(other)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("a file that a process has open stays, and that is said", done.status == 0 and second.exists() and "has it open" in done.err, done.err)
+        os.close(held)
+        maker = os.open(second.parent, os.O_RDONLY)
+        fcntl.flock(maker, fcntl.LOCK_EX)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("all stay while somebody makes some", done.status == 0 and second.exists() and "passed over" in done.err, done.err)
+        os.close(maker)
+        left = second.parent / ("a" * 64)
+        left.mkdir()
+        (left / ".weights.part-1").write_bytes(b"x" * 100)
+        (second.parent / "mine").mkdir()
+        done = tern("gc", "--yes", "--json", env=home.env)
+        tally.check("those of a directory that is gone go, and what a killed maker left", done.status == 0 and removed(done) == {second: "prepared weights", left: "unfinished"} and not second.exists() and not left.exists(), done.out)
+        tally.check("what is not tern's stays", (second.parent / "mine").exists())
+    with Home(hub) as home:  # two revisions of the same weights
+        old, new = two_revisions(hub, home, "org/both")
+        made = prepare(home, "org/both")
+        tern("rm", "org/both@v1", "--yes", env=home.env)
+        tally.check("they stay while another revision has the same weights", made.exists() and "prepared" in tern("inspect", "org/both", env=home.env).out.decode())
+        (home.folder / "own" / "models").mkdir()
+        (home.folder / "own" / "models" / "link").symlink_to(home.snapshot(new))
+        tern("rm", "link", "--yes", env=home.env)
+        tally.check("and where a link to the model goes", made.exists() and not (home.folder / "own" / "models" / "link").is_symlink())
+        (made / "sources").write_bytes(b"/nowhere\0")
+        tern("gc", "--yes", env=home.env)
+        tally.check("a model in the cache counts without a note", made.exists())
+        broken = home.folder / "broken"
+        broken.mkdir()
+        (made / "sources").write_bytes(str(broken).encode() + b"\0")
+        shutil.rmtree(home.repo("org/both"))
+        tern("gc", "--yes", env=home.env)
+        tally.check("a source that is there and cannot be read counts", made.exists())
+        broken.rmdir()
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("until it is gone", done.status == 0 and not made.exists(), done.err)
+
+
+def test_notes(hub):
+    """Notes of imports that are gone, and empty folders."""
+    with Home(hub) as home:
+        own = home.folder / "own"
+        imports, digest, gone = own / "imports", "0123456789abcdef" * 4, "f" * 64
+        model = imports / f"file-{digest[:16]}"
+        shutil.copytree(MODEL, model)
+        (imports / ".seen").mkdir()
+        kept, lost, other = (imports / ".seen" / name for name in ("1" * 16, "2" * 16, "mine"))
+        kept.write_text(digest)
+        lost.write_text(gone)
+        other.write_text("hello")
+        empty, young, bare, file = own / "models" / "empty", own / "models" / "young", home.cache / "models--org--bare", home.cache / "models--org--file"
+        for folder in empty, young, bare / "blobs", bare / "snapshots" / "x", file / "refs":
+            folder.mkdir(parents=True)
+        (file / "refs" / "main").write_text("a" * 40)
+        for folder in empty, bare, bare / "blobs", bare / "snapshots", bare / "snapshots" / "x", file, file / "refs":
+            os.utime(folder, (1, 1))
+        done = tern("gc", "--yes", "--json", env=home.env)
+        tally.check("gc takes notes of imports that are gone, and empty folders that are old", done.status == 0 and removed(done) == {lost: "note of an import", empty: "empty", bare: "empty"}, done.out)
+        tally.check("they are gone", not lost.exists() and not empty.exists() and not bare.exists())
+        tally.check("and nothing else", kept.exists() and other.exists() and young.exists() and (file / "refs" / "main").exists() and model.exists())
+        done = tern("rm", model.name, "--yes", "--json", env=home.env)
+        tally.check("rm of an import takes its note", done.status == 0 and set(removed(done)) == {model, kept} and not kept.exists(), done.out)
+        for name in "one", "two":
+            shutil.copytree(MODEL, own / "models" / "me" / name)
+        tern("rm", "me/one", "--yes", env=home.env)
+        tally.check("an ORG with another model stays", (own / "models" / "me" / "two").exists())
+
+
+def test_names(hub):
+    """A part of an id, and a revision that is not there: what there is is told, and nothing goes."""
+    with Home(hub) as home:
+        old, new = two_revisions(hub, home)
+        own = home.folder / "own" / "models" / "me" / "two"
+        shutil.copytree(MODEL, own)
+        refused("a part of several ids", tern("rm", "two", "--yes", env=home.env), "whole id", "several", "me/two (the directory", "org/two (in the hub's cache", "kB")
+        refused("a part of one id", tern("rm", "g/tw", "--yes", env=home.env), "a part of org/two (in the hub's cache")
+        refused("a part of none", tern("rm", "three", "--yes", env=home.env), "tern ls shows them")
+        refused("no such revision", tern("rm", "org/two@v9", "--yes", env=home.env), "no revision v9", old.commit[:12] + " (v1, ", new.commit[:12] + " (main, ")
+        tally.check("nothing went", own.exists() and not home.whole(old) and not home.whole(new))
+        twin = home.folder / "own" / "org" / "two"
+        shutil.copytree(MODEL, twin)
+        done = tern("rm", "org/two", "--yes", env=home.env)
+        tally.check("another one of the same id stays, and that is said", done.status == 0 and f"stays: {twin}" in done.err and twin.exists(), done.err)
+        for words in (["help", "rm"], ["help", "--man", "rm"]):
+            tally.check(f"{words[1]}: what an id and @REV are", b"whole id" in tern(*words).out and b"7 digits" in tern(*words).out)
+
+
+def test_window(hub):
+    """Another tool finds a blob and links to it, and gc, which looked before that, removes the blob: a link to nothing.
+    (A pull of tern's own waits for gc.) What comes of it is a download, not a broken model."""
+    repo = hub.repo("org/window", tiny())
+    for name, bring in ("tern", lambda home: home.pull("org/window").status == 0), ("huggingface_hub", lambda home: library(home, "write", "org/window").returncode == 0):
+        if name != "tern" and not ORACLE.exists():
+            tally.skip(f"a link to nothing, {name}", f"{ORACLE} is not there", 2)
+            continue
+        with Home(hub) as home:
+            home.pull("org/window")
+            for file in "config.json", "model.safetensors":
+                (home.snapshot(repo) / file).resolve().unlink()
+            refused(f"a link to nothing is no model ({name})", tern("logits", "org/window", "--ids", "1", env=home.env), "org--window", "no config.json")
+            tally.check(f"{name} brings it", bring(home) and not home.whole(repo), lambda: home.whole(repo))
+
+
+TESTS = [test_window, test_prepared, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():

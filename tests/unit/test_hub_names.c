@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "hub/address.h"
 #include "hub/listing.h"
 #include "hub/select.h"
 
@@ -31,6 +32,75 @@ static void test_repo(void **state)
   assert_true(repo_is_commit("0123456789abcdef0123456789abcdef01234567"));
   assert_false(repo_is_commit("0123456789ABCDEF0123456789abcdef01234567"));
   assert_false(repo_is_commit("main"));
+}
+
+static void test_address(void **state)
+{
+  static const char hub[] = "https://huggingface.co", mirror[] = "http://user@mirror:8080/hub";
+  static const struct {
+    const char *text, *endpoint, *id, *revision;
+  } good[] = {
+      {"org/name", hub, "org/name", "main"},
+      {"org/name@v1", hub, "org/name", "v1"},
+      {"https://huggingface.co/org/name", hub, "org/name", "main"},
+      {"HTTPS://HuggingFace.co/org/name/", hub, "org/name", "main"},
+      {"http://www.huggingface.co/org/name?a=b", hub, "org/name", "main"},
+      {"hf.co/org/name", hub, "org/name", "main"},
+      {"huggingface.co/org/name/tree/v1.0", hub, "org/name", "v1.0"},
+      {"https://huggingface.co/org/name/tree/refs%2Fpr%2F1#x", hub, "org/name", "refs/pr/1"},
+      {"https://huggingface.co/org/name/commit/0123456789abcdef0123456789abcdef01234567", hub, "org/name",
+       "0123456789abcdef0123456789abcdef01234567"},
+      {"https://huggingface.co/org/name/discussions/3", hub, "org/name", "main"},
+      {"https://huggingface.co/org/name/tree/a%00b%zz%2", hub, "org/name", "a%00b%zz%2"},
+      {"hf://org/name@v1", hub, "org/name", "v1"},
+      {"hf://org/name", mirror, "org/name", "main"},
+      {"http://mirror:8080/org/name", mirror, "org/name", "main"},
+      {"mirror:8080/org/name/blob/v2", mirror, "org/name", "v2"},
+  };
+  static const struct {
+    const char *text, *endpoint, *words;
+  } bad[] = {
+      {"https://huggingface.co/org/name", mirror, "mirror:8080"},
+      {"https://example.org/org/name", hub, "example.org is not the hub"},
+      {"https://huggingface.co:99/org/name", hub, "is not the hub"},
+      {"https://user:secret@example.org/org/name", hub, "example.org"},
+      {"https://huggingface.co", hub, "no ORG/NAME"},
+      {"https://huggingface.co/name", hub, "no ORG/NAME"},
+      {"https://huggingface.co/datasets/org/name", hub, "is a dataset"},
+      {"https://huggingface.co/spaces/org/name", hub, "is a space"},
+      {"hf://datasets/org/name", hub, "is a dataset"},
+      {"https://huggingface.co/org/name/blob/main/a/b.gguf", hub, "pull org/name --include 'a/b.gguf'"},
+      {"https://huggingface.co/org/name/resolve/v1/b.gguf?download=true", hub, "pull org/name@v1 --include 'b.gguf'"},
+      {"https://huggingface.co/org/name/tree/main/a", hub, "--include 'a/'"},
+      {"https://huggingface.co/org/name/tree/..%2fx", hub, "not a branch"},
+      {"https://huggingface.co/o%2frg/name", hub, "is not ORG/NAME"},
+      {"https://huggingface.co/a b/name", hub, "is not ORG/NAME"},
+      {"https://huggingface.co/org/name/settings", hub, "settings"},
+      {"hf.co/org/name:Q4_K_M", hub, "'*Q4_K_M*.gguf'"},
+      {"ftp://huggingface.co/org/name", hub, "neither http"},
+      {"hf.co/org/name", mirror, "hf.co"},
+  };
+  (void)state;
+  hub_repo r;
+  tern_error err;
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    assert_int_equal(address_parse(good[i].text, good[i].endpoint, &r, &err), TERN_OK);
+    assert_string_equal(r.id, good[i].id);
+    assert_string_equal(r.revision, good[i].revision);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    assert_int_equal(address_parse(bad[i].text, bad[i].endpoint, &r, &err), TERN_E_USAGE);
+    assert_non_null(strstr(err.text, bad[i].words));
+    assert_null(strstr(err.text, "secret"));
+  }
+  char longest[5000];
+  for (size_t i = 0; i + 3 < sizeof longest; i += 2)
+    memcpy(longest + i, "a/", 3);
+  memcpy(longest, "hf.co/", 6);
+  assert_int_equal(address_parse(longest, hub, &r, &err), TERN_E_USAGE);
+  assert_false(address_is_one("org/name", hub));
+  assert_false(address_is_one("hf.co", hub));
+  assert_true(address_is_one("hf.co/x", hub));
 }
 
 static void test_folder(void **state)
@@ -225,9 +295,9 @@ static void test_headers(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_repo),   cmocka_unit_test(test_folder),  cmocka_unit_test(test_paths),
-      cmocka_unit_test(test_select), cmocka_unit_test(test_listing), cmocka_unit_test(test_bad_listing),
-      cmocka_unit_test(test_commit), cmocka_unit_test(test_headers),
+      cmocka_unit_test(test_repo),        cmocka_unit_test(test_address), cmocka_unit_test(test_folder),
+      cmocka_unit_test(test_paths),       cmocka_unit_test(test_select),  cmocka_unit_test(test_listing),
+      cmocka_unit_test(test_bad_listing), cmocka_unit_test(test_commit),  cmocka_unit_test(test_headers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

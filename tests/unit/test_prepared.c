@@ -83,11 +83,11 @@ static model *open_model(const char *dir, tern_model_options o)
   return m;
 }
 
-/* How many files are under the home, of any name. */
+/* How many files are under the home, of any name but that of the notes whose they are. */
 static int count_files(void)
 {
   char line[400], text[32] = "";
-  snprintf(line, sizeof line, "find '%s' -type f 2>/dev/null | wc -l", home);
+  snprintf(line, sizeof line, "find '%s' -type f ! -name sources 2>/dev/null | wc -l", home);
   FILE *f = popen(line, "r");
   assert_non_null(f);
   assert_non_null(fgets(text, sizeof text, f));
@@ -126,8 +126,34 @@ static void test_used(void **state)
   model_close(m);
   mem_free(path);
   path = make(golden, true);
-  mem_free(path);
   assert_int_equal(count_files(), 1);
+  *strrchr(path, '/') = 0;
+  char *sources, *full = realpath(golden, NULL);
+  size_t n;
+  assert_int_equal(prepared_sources(path, &sources, &n, NULL), TERN_OK);
+  assert_int_equal(n, strlen(full) + 1); /* noted once */
+  assert_string_equal(sources, full);
+  free(full);
+  mem_free(sources);
+  mem_free(path);
+}
+
+/* Who has it open is seen; a head is read without the rest. */
+static void test_held(void **state)
+{
+  (void)state;
+  char *path = make(golden, false);
+  prepared_head head;
+  assert_int_equal(prepared_read_head(path, &head, NULL), TERN_OK);
+  assert_int_equal(head.format, PREPARED_FORMAT);
+  assert_int_equal(prepared_read_head("/dev/null", &head, NULL), TERN_E_FORMAT);
+  assert_int_equal(prepared_read_head("/nowhere/weights", &head, NULL), TERN_E_NOT_FOUND);
+  assert_false(prepared_is_held(path));
+  model *m = open_model(golden, options());
+  assert_true(prepared_is_held(path));
+  model_close(m);
+  assert_false(prepared_is_held(path));
+  mem_free(path);
 }
 
 static void test_now(void **state)
@@ -462,12 +488,12 @@ static void test_memory(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_teardown(test_used, clean),        cmocka_unit_test_teardown(test_now, clean),
-      cmocka_unit_test_teardown(test_identity, clean),    cmocka_unit_test_teardown(test_damaged, clean),
-      cmocka_unit_test_teardown(test_left_aside, clean),  cmocka_unit_test_teardown(test_killed, clean),
-      cmocka_unit_test_teardown(test_cancelled, clean),   cmocka_unit_test_teardown(test_at_once, clean),
-      cmocka_unit_test_teardown(test_write_fails, clean), cmocka_unit_test_teardown(test_disk_full, clean),
-      cmocka_unit_test_teardown(test_memory, clean),
+      cmocka_unit_test_teardown(test_used, clean),      cmocka_unit_test_teardown(test_held, clean),
+      cmocka_unit_test_teardown(test_now, clean),       cmocka_unit_test_teardown(test_identity, clean),
+      cmocka_unit_test_teardown(test_damaged, clean),   cmocka_unit_test_teardown(test_left_aside, clean),
+      cmocka_unit_test_teardown(test_killed, clean),    cmocka_unit_test_teardown(test_cancelled, clean),
+      cmocka_unit_test_teardown(test_at_once, clean),   cmocka_unit_test_teardown(test_write_fails, clean),
+      cmocka_unit_test_teardown(test_disk_full, clean), cmocka_unit_test_teardown(test_memory, clean),
   };
   return cmocka_run_group_tests(tests, start, finish);
 }

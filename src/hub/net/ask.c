@@ -74,6 +74,8 @@ static const refusal refusals[] = {
      "%1: there is no such repo at %4, or it is private or gated (a token in HF_TOKEN shows those)"},
     {NULL, 403, -1, TERN_E_IO, "%1: %4 forbids it"},
     {NULL, 404, -1, TERN_E_NOT_FOUND, "%1: there is no such thing at %4 (a repo, a revision or a file)"},
+    {NULL, 407, -1, TERN_E_IO,
+     "%1: the proxy wants a name and a password: http_proxy and https_proxy take http://NAME:PASSWORD@HOST:PORT"},
     {NULL, 429, -1, TERN_E_IO, "%1: %4 has had too many requests: try again later"},
 };
 

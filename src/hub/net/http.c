@@ -279,6 +279,7 @@ static bool is_final(CURLcode code)
   case CURLE_PEER_FAILED_VERIFICATION:
   case CURLE_SSL_CACERT_BADFILE:
   case CURLE_SSL_ISSUER_ERROR:
+  case CURLE_COULDNT_RESOLVE_PROXY:
   case CURLE_OUT_OF_MEMORY:
     return true;
   default:
@@ -296,9 +297,61 @@ static const char *host_of(const char *url, char out[256])
   return out;
 }
 
+/* Whether a certificate was refused for its dates: by what libcurl's own library left, OpenSSL's number or GnuTLS's
+ * bits, which have none of these values in common. */
+static bool is_out_of_date(http *h)
+{
+  enum { NOT_YET = 9, NO_LONGER = 10, GNUTLS_NOT_YET = 1 << 9, GNUTLS_NO_LONGER = 1 << 10 };
+  long result = 0;
+  curl_easy_getinfo(h->curl, CURLINFO_SSL_VERIFYRESULT, &result);
+  return result == NOT_YET || result == NO_LONGER || (result & (GNUTLS_NOT_YET | GNUTLS_NO_LONGER));
+}
+
+/* What to do about a failure, by libcurl's code. */
+static const struct {
+  CURLcode code;
+  const char *advice;
+} advice[] = {
+    {CURLE_COULDNT_RESOLVE_HOST, "is there a network? (what tern ls shows runs without one)"},
+    {CURLE_COULDNT_RESOLVE_PROXY, "is the proxy's name right? (http_proxy, https_proxy, all_proxy)"},
+    {CURLE_PEER_FAILED_VERIFICATION,
+     "a proxy that opens TLS, or no certificates on this system (the package ca-certificates)?"},
+    {CURLE_SSL_CACERT_BADFILE, "the system's certificates are missing (the package ca-certificates)"},
+};
+
+/* ": what to do" behind the message of a failure. A clock that may be wrong is shown. */
+static void advise(http *h, CURLcode code, char out[200])
+{
+  time_t now = time(NULL);
+  struct tm utc;
+  *out = 0;
+  if (code == CURLE_PEER_FAILED_VERIFICATION && is_out_of_date(h) && gmtime_r(&now, &utc)) {
+    strftime(out, 200, ": it is not valid today: is this machine's clock right? (it says %Y-%m-%d)", &utc);
+    return;
+  }
+  for (size_t i = 0; i < sizeof advice / sizeof *advice; i++)
+    if (advice[i].code == code) {
+      snprintf(out, 200, ": %s", advice[i].advice);
+      return;
+    }
+}
+
+/* Whether a proxy refused to connect us, and what is then to be said. */
+static bool is_refused_by_proxy(http *h, tern_error *err)
+{
+  long status = 0;
+  curl_easy_getinfo(h->curl, CURLINFO_HTTP_CONNECTCODE, &status);
+  if (status < 400 || status == 408 || status == 429 || status >= 500)
+    return false;
+  err_set(err, TERN_E_IO, "the proxy answers with status %ld: %s (https_proxy names it, no_proxy goes past it)", status,
+          status == 407 ? "it wants a name and a password, as http://NAME:PASSWORD@HOST:PORT"
+                        : "it does not let this through");
+  return true;
+}
+
 static http_outcome perform(http *h, const char *url, hop *p)
 {
-  char host[256];
+  char host[256], next[200];
   set_options(h, p, url);
   h->problem[0] = 0;
   CURLcode code = curl_easy_perform(h->curl);
@@ -311,7 +364,11 @@ static http_outcome perform(http *h, const char *url, hop *p)
     return err_set(p->err, TERN_E_CANCELLED, "cancelled"), HTTP_CANCELLED;
   if (code == CURLE_OPERATION_TIMEDOUT && p->reply->status)
     snprintf(h->problem, sizeof h->problem, "nothing came for %d s", h->settings->stall_seconds);
-  err_set(p->err, TERN_E_IO, "%s: %.300s", host_of(url, host), *h->problem ? h->problem : curl_easy_strerror(code));
+  if (is_refused_by_proxy(h, p->err))
+    return HTTP_FAILED;
+  const char *problem = *h->problem ? h->problem : curl_easy_strerror(code);
+  advise(h, code, next);
+  err_set(p->err, TERN_E_IO, "%s: %.300s%s", host_of(url, host), problem, next);
   return is_final(code) ? HTTP_FAILED : HTTP_BROKEN;
 }
 

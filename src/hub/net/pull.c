@@ -37,6 +37,44 @@ static tern_status find_commit(http *h, const http_settings *s, const hub_watch 
   return status;
 }
 
+/* The first bytes are enough. */
+static bool look_away(void *user, const http_reply *reply, uint64_t offset, const char *data, size_t size, bool *enough,
+                      tern_error *err)
+{
+  (void)user, (void)reply, (void)offset, (void)data, (void)size, (void)err;
+  *enough = true;
+  return false;
+}
+
+/* What is no model may be one of the hub's other kinds: then that is said. Of a model it was the revision that is
+ * missing. */
+static tern_status explain_missing(http *h, const http_settings *s, const hub_repo *repo, tern_status missing,
+                                   tern_error *err)
+{
+  static const struct {
+    const char *path, *what;
+  } kinds[] = {{"models", NULL}, {"datasets", "a dataset"}, {"spaces", "a space"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    buf url = {0};
+    http_reply reply;
+    buf_addf(&url, "%s/api/%s/%s", s->endpoint, kinds[i].path, repo->id);
+    if (url.failed)
+      return err_nomem(err, "address");
+    http_outcome outcome = http_get(h, &(http_request){.url = url.data, .text = true, .sink = look_away}, &reply, NULL);
+    bool there = outcome == HTTP_ANSWERED && reply.status == 200;
+    http_reply_clear(&reply);
+    buf_free(&url);
+    if (there && !kinds[i].what)
+      return missing;
+    if (there)
+      return err_set(err, missing, "%s: is %s of the hub, and tern pulls models: tern pull ORG/NAME", repo->id,
+                     kinds[i].what);
+    if (outcome != HTTP_ANSWERED)
+      break;
+  }
+  return missing;
+}
+
 /* All pages of the file list. Their addresses come from the hub, and the token goes with each: they must be its own. */
 static tern_status list_files(http *h, const http_settings *s, const hub_watch *watch, const hub_plan *p,
                               hub_files *files, tern_error *err)
@@ -76,24 +114,67 @@ static tern_status list_files(http *h, const http_settings *s, const hub_watch *
   return status;
 }
 
+/* Whether a path ends so; `inside`: and has that in its name. */
+static bool has_end(const char *path, const char *end, const char *inside)
+{
+  size_t n = strlen(path), m = strlen(end);
+  return n >= m && !strcmp(path + n - m, end) && (!inside || strstr(path, inside));
+}
+
+/* The file of that kind that is named first; of GGUF files the usual middle of size and quality. NULL: there is none.
+ */
+static const char *find_end(const hub_files *all, const char *end, size_t *n)
+{
+  const char *first = NULL, *usual = NULL;
+  *n = 0;
+  for (size_t i = 0; i < all->n; i++) {
+    const char *path = all->items[i].path;
+    if (!has_end(path, end, NULL))
+      continue;
+    ++*n;
+    first = first ? first : path;
+    usual = !usual && has_end(path, end, "Q4_K_M") ? path : usual;
+  }
+  return usual ? usual : first;
+}
+
+/* Weights that are no model*.safetensors, by the ends of their names. */
+static const struct {
+  const char *end, *what;
+} foreign[] = {
+    {".safetensors", "files of safetensors, but none named model*.safetensors: an adapter, or another kind of model"},
+    {".bin", "PyTorch weights alone"},
+    {".pt", "PyTorch weights alone"},
+    {".pth", "PyTorch weights alone"},
+    {".h5", "TensorFlow weights alone"},
+    {".msgpack", "Flax weights alone"},
+    {".onnx", "ONNX graphs alone"},
+    {".npz", "NumPy arrays alone, as early releases of mlx wrote them"},
+};
+
 /* Why nothing is wanted: what else is there tells. */
 static tern_status nothing_wanted(const hub_plan *p, const hub_files *all, const hub_patterns *patterns,
                                   tern_error *err)
 {
-  size_t gguf = 0;
-  for (size_t i = 0; i < all->n; i++) {
-    const char *end = strrchr(all->items[i].path, '.');
-    gguf += end && !strcmp(end, ".gguf");
-  }
-  if (!patterns->n_include && gguf)
+  size_t n;
+  const char *gguf = find_end(all, ".gguf", &n);
+  if (patterns->n_include || patterns->n_exclude)
+    return err_set(err, TERN_E_NOT_FOUND, "%s: none of its %zu files is one that --include and --exclude leave",
+                   p->repo.id, all->n);
+  if (gguf)
     return err_set(
         err, TERN_E_NOT_FOUND,
-        "%s: no model*.safetensors in it, but %zu .gguf file%s: --include NAME.gguf brings one, and tern run "
-        "takes it",
-        p->repo.id, gguf, gguf > 1 ? "s" : "");
-  return err_set(err, TERN_E_NOT_FOUND, "%s: none of its %zu files is %s", p->repo.id, all->n,
-                 patterns->n_include ? "one that --include and --exclude leave"
-                                     : "a model*.safetensors, as mlx-lm writes them (--include takes others)");
+        "%s: no model*.safetensors in it, but %zu .gguf file%s: tern pull %s --include '%.300s' brings %s, and "
+        "tern run takes its path",
+        p->repo.id, n, n > 1 ? "s" : "", p->repo.id, gguf, n > 1 ? "one" : "it");
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+    if (find_end(all, foreign[i].end, &n))
+      return err_set(err, TERN_E_NOT_FOUND,
+                     "%s: %s: mlx_lm.convert makes what tern runs, and mlx-community may have it already", p->repo.id,
+                     foreign[i].what);
+  return err_set(err, TERN_E_NOT_FOUND,
+                 "%s: none of its %zu files is a model*.safetensors, as mlx-lm writes them (--include takes others)",
+                 p->repo.id, all->n);
 }
 
 static bool is_weights(const char *path)
@@ -171,6 +252,8 @@ tern_status hub_plan_make(const http_settings *s, const char *cache, const hub_r
   *out = (hub_plan){.repo = *repo};
   TRY(http_open(s, &h, err));
   tern_status status = find_commit(h, s, watch, out, err);
+  if (status == TERN_E_NOT_FOUND)
+    status = explain_missing(h, s, repo, status, err);
   if (status == TERN_OK)
     status = list_files(h, s, watch, out, &all, err);
   if (status == TERN_OK)

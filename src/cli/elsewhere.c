@@ -1,0 +1,96 @@
+/* elsewhere.c - see elsewhere.h. The models are those that this engine runs; a name that is not in the table gets no
+ * guess. */
+#include "cli/elsewhere.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* What brings a model. */
+#ifdef TERN_HUB
+#define BRINGS "tern pull "
+#else
+#define BRINGS "huggingface-cli download "
+#endif
+
+static const struct {
+  const char *name, *here;
+} verbs[] = {
+    {"list", "tern ls lists the models that are here"},
+    {"models", "tern ls lists the models that are here"},
+    {"show", "tern inspect MODEL tells what a model is"},
+    {"info", "tern inspect MODEL tells what a model is"},
+    {"create", "tern import FILE.gguf OUTDIR makes a model of a GGUF file"},
+    {"convert", "tern import FILE.gguf OUTDIR makes a model of a GGUF file"},
+    {"quantize", "mlx_lm.convert -q quantises; tern runs what it writes"},
+    {"download", BRINGS "ORG/NAME gets a model"},
+    {"get", BRINGS "ORG/NAME gets a model"},
+    {"search", "huggingface.co/mlx-community lists models; " BRINGS "ORG/NAME gets one"},
+    {"generate", "tern run MODEL PROMPT answers"},
+    {"complete", "tern run MODEL PROMPT --raw goes on with a text"},
+    {"cli", "tern chat MODEL is a conversation, tern run MODEL PROMPT one answer"},
+    {"server", "tern serve MODEL answers over HTTP"},
+    {"start", "tern serve MODEL answers over HTTP"},
+    {"stop", "tern serve ends with Ctrl-C"},
+    {"ps", "a server's GET /api/ps tells what it runs; without one nothing stays loaded"},
+    {"load", "there is no need to: run, chat and serve open a model as they start"},
+    {"delete", "tern rm MODEL removes a model"},
+    {"remove", "tern rm MODEL removes a model"},
+    {"prune", "tern gc removes what no model uses"},
+    {"perplexity", "tern ppl MODEL --text FILE measures it"},
+    {"benchmark", "tern bench MODEL measures speed"},
+    {"-m", "the verb comes first: tern run MODEL PROMPT"},
+    {"--model", "the verb comes first: tern run MODEL PROMPT"},
+    {"-hf", "the verb comes first: " BRINGS "ORG/NAME, then tern run ORG/NAME PROMPT"},
+};
+
+const char *elsewhere_verb(const char *name)
+{
+  for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+    if (!strcmp(name, verbs[i].name))
+      return verbs[i].here;
+  return NULL;
+}
+
+/* The first row that fits counts: with its own tag, then with any. */
+static const struct {
+  const char *name, *tag; /* tag NULL: whatever it is, none too */
+  const char *repo;
+} models[] = {
+    {"llama3.2", "1b", "mlx-community/Llama-3.2-1B-Instruct-4bit"},
+    {"llama3.2", NULL, "mlx-community/Llama-3.2-3B-Instruct-4bit"},
+    {"llama3.1", NULL, "mlx-community/Llama-3.1-8B-Instruct-4bit"},
+    {"llama3.3", NULL, "mlx-community/Llama-3.3-70B-Instruct-4bit"},
+    {"mistral", NULL, "mlx-community/Mistral-7B-Instruct-v0.3-4bit"},
+    {"qwen2.5", NULL, "mlx-community/Qwen2.5-0.5B-Instruct-4bit"},
+    {"qwen3", "0.6b", "mlx-community/Qwen3-0.6B-4bit"},
+    {"qwen3", NULL, "mlx-community/Qwen3-1.7B-4bit"},
+    {"gemma3", NULL, "mlx-community/gemma-3-1b-it-qat-4bit"},
+    {"phi3", NULL, "mlx-community/Phi-3-mini-4k-instruct-4bit"},
+    {"deepseek-r1", NULL, "mlx-community/DeepSeek-R1-Distill-Qwen-14B-4bit"},
+};
+
+/* NULL: none. */
+static const char *repo_of(const char *name)
+{
+  size_t n = strcspn(name, ":");
+  const char *tag = name[n] ? name + n + 1 : "";
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    if (strlen(models[i].name) == n && !strncasecmp(name, models[i].name, n) &&
+        (!models[i].tag || !strcasecmp(tag, models[i].tag)))
+      return models[i].repo;
+  return NULL;
+}
+
+bool elsewhere_is_model(const char *name)
+{
+  return repo_of(name) != NULL;
+}
+
+tern_status elsewhere_explain(const char *name, tern_status status, tern_error *err)
+{
+  const char *repo = name && (status == TERN_E_NOT_FOUND || status == TERN_E_USAGE) ? repo_of(name) : NULL;
+  if (!repo)
+    return status;
+  return err_set(err, status, "%.100s: is another program's name; the hub has such a model as %s: " BRINGS "%s", name,
+                 repo, repo);
+}
