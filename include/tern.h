@@ -88,7 +88,8 @@ typedef struct tern_model_options {
   int kv_group_size;      /* of values that share a scale: 32, 64 or 128; 0 means 64. Has to divide the heads' dims */
   int quantized_kv_start; /* tokens from this position on see quantised keys and values, those before plain ones */
   bool mlock;             /* lock the mapped weights in memory */
-  const char *simd;       /* NULL: best this machine has; "baseline", "avx2", "avxvnni", "avx512", "avx512vnni": that */
+  const char *simd;       /* NULL: best this machine has; "baseline", "neon", "dotprod", "avx2", "avxvnni",
+                             "avx512", "avx512vnni": that */
   int gpu;                /* cuda: which GPU, as CUDA counts them; calls leave it the thread's current device */
   double gpu_memory;      /* cuda: the share of its memory that may be in use in all; 0: all of it */
   tern_prepare prepare;

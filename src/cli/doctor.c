@@ -1,6 +1,10 @@
 /* doctor.c - what this machine offers, what the build uses of it, and what is missing. */
 #include <dirent.h>
 #include <sys/stat.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #include "base/buf.h"
 #include "base/cores.h"
@@ -29,6 +33,10 @@ static int cpu_features(feature out[MOST_FEATURES])
   for (int i = 0; i < n; i++)
     out[i] = all[i];
   return n;
+#elif defined(__aarch64__)
+  out[0] = (feature){"asimd", true};
+  out[1] = (feature){"asimddp", (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0};
+  return 2;
 #else
   (void)out;
   return 0;

@@ -413,10 +413,13 @@ struct ops_context {
   void *device; /* of a backend that has one: its own state, from its opening to its close */
 };
 
-/* SIMD levels of the cpu backend, ascending. A machine may lack one below its best (avxvnni came after avx512). */
+/* SIMD levels of the cpu backend, ascending; those of aarch64, then those of x86. A machine may lack one below its best
+ * (avxvnni came after avx512). */
 typedef enum ops_simd {
   SIMD_BASELINE,
-  SIMD_AVX2, /* with FMA and F16C */
+  SIMD_NEON,
+  SIMD_DOTPROD, /* sdot, for the products of numerics fast */
+  SIMD_AVX2,    /* with FMA and F16C */
   SIMD_AVXVNNI,
   SIMD_AVX512, /* F, BW, DQ, VL */
   SIMD_AVX512VNNI,

@@ -19,9 +19,10 @@
 #include "ops/visible.h"
 
 enum {
-  QUERIES = CPU_LEVEL == 2 ? CPU_QUERIES : 2, /* times 4 vectors of sums, 4 of keys or values: what registers hold */
-  STRIP = 4 * VW,                             /* keys, or dims, at a time */
-  MOST_DIM = 1024,                            /* of a key; more is the reference's */
+  QUERIES =
+      CPU_REGISTERS == 32 ? CPU_QUERIES : 2, /* times 4 vectors of sums, 4 of keys or values: what registers hold */
+  STRIP = 4 * VW,                            /* keys, or dims, at a time */
+  MOST_DIM = 1024,                           /* of a key; more is the reference's */
 };
 
 /* Queries that go together. Key number j of the order is seen by query i if low[i] <= j < high[i]. */
@@ -154,7 +155,7 @@ static void score_stretch(const query_set *set, const stretch *s, const void *ne
       score_strip(1, keys + c, ahead + c, set->a->key_dim, q, out);
     else if (set->n == 2)
       score_strip(2, keys + c, ahead + c, set->a->key_dim, q, out);
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
     else if (set->n == 3)
       score_strip(3, keys + c, ahead + c, set->a->key_dim, q, out);
     else
@@ -301,7 +302,7 @@ static void value_span(const query_set *set, const stretch *s, const void *next,
     value_rows(1, values, ahead, a->value_dim, count, weights, set->out + first);
   else if (n == 2)
     value_rows(2, values, ahead, a->value_dim, count, weights, set->out + first);
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
   else if (n == 3)
     value_rows(3, values, ahead, a->value_dim, count, weights, set->out + first);
   else

@@ -7,6 +7,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include "ops/cpu/layout.h"
@@ -16,7 +19,8 @@
 
 const char *ops_simd_name(ops_simd level)
 {
-  static const char *const names[SIMD_LEVELS] = {"baseline", "avx2", "avxvnni", "avx512", "avx512vnni"};
+  static const char *const names[SIMD_LEVELS] = {"baseline", "neon",   "dotprod",   "avx2",
+                                                 "avxvnni",  "avx512", "avx512vnni"};
   return names[level];
 }
 
@@ -55,6 +59,8 @@ bool ops_simd_has(ops_simd level)
   default:
     return level == SIMD_BASELINE;
   }
+#elif defined(__aarch64__)
+  return level == SIMD_BASELINE || level == SIMD_NEON || (level == SIMD_DOTPROD && getauxval(AT_HWCAP) & HWCAP_ASIMDDP);
 #else
   return level == SIMD_BASELINE;
 #endif
@@ -96,6 +102,9 @@ const ops_backend *ops_cpu(ops_simd level)
     [SIMD_AVXVNNI] = TABLE(avx2, "cpu/avxvnni", &cpu_layout),
     [SIMD_AVX512] = TABLE(avx512, "cpu/avx512", &cpu_layout),
     [SIMD_AVX512VNNI] = TABLE(avx512, "cpu/avx512vnni", &cpu_layout),
+#elif defined(__aarch64__)
+    [SIMD_NEON] = TABLE(neon, "cpu/neon", &cpu_layout),
+    [SIMD_DOTPROD] = TABLE(neon, "cpu/dotprod", &cpu_layout),
 #endif
   };
   return ops_simd_has(level) ? &tables[level] : NULL;
@@ -146,6 +155,9 @@ const ops_backend *ops_cpu_fast(ops_simd level)
     [SIMD_AVXVNNI] = FAST_TABLE(avx2, avxvnni, "cpu/avxvnni", &cpu_layout),
     [SIMD_AVX512] = FAST_TABLE(avx512, avx512, "cpu/avx512", &cpu_layout),
     [SIMD_AVX512VNNI] = FAST_TABLE(avx512, avx512vnni, "cpu/avx512vnni", &cpu_layout),
+#elif defined(__aarch64__)
+    [SIMD_NEON] = FAST_TABLE(neon, neon, "cpu/neon", &cpu_layout),
+    [SIMD_DOTPROD] = FAST_TABLE(neon, dotprod, "cpu/dotprod", &cpu_layout),
 #endif
   };
   return ops_simd_has(level) ? &tables[level] : NULL;

@@ -51,11 +51,15 @@ CPU_ROWWISE(CPU_DECLARE, avx2)
 CPU_PRODUCTS(CPU_DECLARE, avx512)
 CPU_FAST(CPU_DECLARE_FAST, avx512)
 CPU_ROWWISE(CPU_DECLARE, avx512)
+#elif defined(__aarch64__)
+CPU_PRODUCTS(CPU_DECLARE, neon)
+CPU_FAST(CPU_DECLARE_FAST, neon)
+CPU_ROWWISE(CPU_DECLARE, neon)
 #endif
 
 /* Numerics fast: linear has levels of its own. */
 ops_fn cpu_fast_linear_baseline, cpu_fast_linear_avx2, cpu_fast_linear_avxvnni, cpu_fast_linear_avx512,
-    cpu_fast_linear_avx512vnni;
+    cpu_fast_linear_avx512vnni, cpu_fast_linear_neon, cpu_fast_linear_dotprod;
 
 enum { CPU_FAST_GROUPS = FAST_PART / 32 }; /* of weights in a part, at most */
 

@@ -33,6 +33,8 @@ static void store_halves(const float *x, int n, uint16_t *out)
     v = v_max(v_set(-65504.0f), v_min(v_set(65504.0f), v));
 #if CPU_LEVEL == 2
     _mm256_storeu_si256((void *)(out + e), _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif CPU_LEVEL == 3
+    vst1_u16(out + e, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
 #else
     _mm_storeu_si128((void *)(out + e), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 #endif

@@ -24,13 +24,13 @@
 #include "ops/visible.h"
 
 enum {
-  TILE = 4,                       /* queries, and */
-  NV = CPU_LEVEL == 2 ? 4 : 2,    /* vectors of keys or dims, whose sums stand in registers */
-  STRIP = NV * VW,                /* keys or dims */
-  SET = CPU_FAST_SET,             /* queries */
-  DIRECT = 2 * TILE,              /* queries up to which float16 is widened as it is loaded */
-  BLOCKS = FAST_CHUNK / KV_BLOCK, /* of a chunk */
-  FOLDS = FAST_LANES / VW,        /* vectors of partial sums of a softmax */
+  TILE = 4,                         /* queries, and */
+  NV = CPU_REGISTERS == 32 ? 4 : 2, /* vectors of keys or dims, whose sums stand in registers */
+  STRIP = NV * VW,                  /* keys or dims */
+  SET = CPU_FAST_SET,               /* queries */
+  DIRECT = 2 * TILE,                /* queries up to which float16 is widened as it is loaded */
+  BLOCKS = FAST_CHUNK / KV_BLOCK,   /* of a chunk */
+  FOLDS = FAST_LANES / VW,          /* vectors of partial sums of a softmax */
 };
 
 /* What a chunk, or several joined ones, come to for one query: MOST the largest score, SUM the terms', SEEN whether
@@ -303,7 +303,7 @@ INLINE void value_dims(const int n, const bool half, const void *values, size_t 
       value_strip(n, 1, half, at, stride, count, terms, out + e, out_stride, next);
     else if (nv == 2)
       value_strip(n, 2, half, at, stride, count, terms, out + e, out_stride, next);
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
     else if (nv == 3)
       value_strip(n, 3, half, at, stride, count, terms, out + e, out_stride, next);
     else

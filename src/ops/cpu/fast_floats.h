@@ -60,7 +60,7 @@ FLOAT_PRODUCTS(2)
 FLOAT_PRODUCTS(3)
 FLOAT_PRODUCTS(4)
 FLOAT_PRODUCTS(6)
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
 FLOAT_PRODUCTS(8)
 FLOAT_PRODUCTS(12)
 #endif
@@ -80,7 +80,7 @@ static void float_products(int tokens, int nv, const float *tile, int count, int
     int tokens;
     float_product_fn *by_vectors[2];
   } steps[] = {
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
     STEP(12),
     STEP(8),
 #endif

@@ -2,18 +2,19 @@
  *
  * The rows of a step are quantised once an op, a part at a time (fast_quantise, by the vector and with its bits), and
  * laid out as the kernels read them, a part of all tokens after another: codes [parts][tokens][FAST_PART] in the order
- * of pairs of the weights' width, sums [parts][tokens][PART_GROUPS] of their groups as floats, steps [parts][tokens].
- * Matrices of one op that differ in width or group have an arrangement each; the steps are the same for all.
+ * of the weights' width (input_order), sums [parts][tokens][PART_GROUPS] of their groups as floats, steps
+ * [parts][tokens]. Matrices of one op that differ in width or group have an arrangement each; the steps are the same
+ * for all.
  */
 #ifndef TERN_OPS_CPU_FAST_INPUTS_H
 #define TERN_OPS_CPU_FAST_INPUTS_H
 
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/fast_pairs.h"
+#include "ops/cpu/fast_part.h"
 
 /* What weights want of their inputs, and where it is. */
 typedef struct arrangement {
-  int distance, group;
+  int order, group;
   int16_t *codes;
   float *sums;
 } arrangement;
@@ -26,8 +27,6 @@ typedef struct fast_inputs {
   float *steps;
 } fast_inputs;
 
-typedef int16_t vs8 __attribute__((vector_size(16)));
-typedef int16_t vs8_any __attribute__((vector_size(16), aligned(1), may_alias));
 typedef int16_t vs __attribute__((vector_size(2 * VW)));
 typedef int16_t vs_any __attribute__((vector_size(2 * VW), aligned(1), may_alias));
 
@@ -53,29 +52,6 @@ static float quantise_part(const float *x, int n, int16_t *codes)
   return largest / (float)FAST_MOST;
 }
 
-/* Codes j and j + distance side by side. */
-static void pair_up(int distance, const int16_t *codes, int n, int16_t *out)
-{
-  for (int i = 0; i < n; i += UNIT, codes += UNIT, out += UNIT) {
-    UNROLL for (int j = 0; j < UNIT; j += 16)
-    {
-      int at = distance == 16 ? j / 2 : j;
-      vs8 a = *(const vs8_any *)(codes + at), b = *(const vs8_any *)(codes + at + (distance == 16 ? 16 : 8));
-      vs8_any *to = (vs8_any *)(out + j);
-      if (distance >= 8) {
-        to[0] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-        to[1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-      } else if (distance == 4) {
-        to[0] = __builtin_shufflevector(a, a, 0, 4, 1, 5, 2, 6, 3, 7);
-        to[1] = __builtin_shufflevector(b, b, 0, 4, 1, 5, 2, 6, 3, 7);
-      } else {
-        to[0] = __builtin_shufflevector(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
-        to[1] = __builtin_shufflevector(b, b, 0, 2, 1, 3, 4, 6, 5, 7);
-      }
-    }
-  }
-}
-
 static int32_t sum_of_unit(const int16_t *codes)
 {
   int32_t sum = 0;
@@ -95,7 +71,7 @@ static void arrange(const fast_inputs *in, int64_t p, int t)
     sums[u] = sum_of_unit(codes + u * UNIT);
   for (int i = 0; i < in->kinds; i++) {
     const arrangement *a = &in->kind[i];
-    pair_up(a->distance, codes, n, a->codes + at * FAST_PART);
+    order_inputs(a->order, codes, n, a->codes + at * FAST_PART);
     float *out = a->sums + at * PART_GROUPS;
     int units = a->group / UNIT;
     for (int g = 0; g < n / a->group; g++) {
@@ -119,11 +95,11 @@ static void arrange_share(void *user, int share, int shares)
 /* A place in `in` for inputs as w wants them; which one. */
 static int add_kind(fast_inputs *in, const ops_weight *w)
 {
-  int distance = pair_distance(w->bits), i = 0;
-  while (i < in->kinds && (in->kind[i].distance != distance || in->kind[i].group != w->group))
+  int order = input_order(w->bits), i = 0;
+  while (i < in->kinds && (in->kind[i].order != order || in->kind[i].group != w->group))
     i++;
   if (i == in->kinds)
-    in->kind[in->kinds++] = (arrangement){.distance = distance, .group = w->group};
+    in->kind[in->kinds++] = (arrangement){.order = order, .group = w->group};
   return i;
 }
 

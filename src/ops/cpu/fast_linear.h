@@ -2,7 +2,7 @@
  * of fast_ref/fast.h.
  *
  * Affine matrices multiply integers: the inputs of the step are quantised once (fast_inputs.h), then each worker walks
- * its outputs by parts of FAST_PART inputs (fast_pairs.h). A few tokens go straight from the words of the
+ * its outputs by parts of FAST_PART inputs (fast_pairs.h, fast_quads.h). A few tokens go straight from the words of the
  * prepared layout to the sums; more of them, and the last rows of a matrix, by a tile of pairs that is expanded once a
  * part. Without the layout the words of a part are transposed into a buffer of the same form first, and all else is
  * equal.
@@ -17,10 +17,19 @@
 #define TERN_OPS_CPU_FAST_LINEAR_H
 
 #include "ops/cpu/fast_floats.h"
-#include "ops/cpu/fast_inputs.h"
-#include "ops/cpu/fast_pairs.h"
+#include "ops/cpu/fast_part.h"
 
-#if CPU_LEVEL == 2 && CPU_VNNI
+#if CPU_DOTPROD
+#include "ops/cpu/fast_quads.h"
+#else
+#include "ops/cpu/fast_pairs.h"
+#endif
+
+#include "ops/cpu/fast_inputs.h"
+
+#if CPU_DOTPROD
+#define FAST_NAME(name) name##_dotprod
+#elif CPU_LEVEL == 2 && CPU_VNNI
 #define FAST_NAME(name) name##_avx512vnni
 #elif CPU_LEVEL == 1 && CPU_VNNI
 #define FAST_NAME(name) name##_avxvnni
@@ -30,10 +39,10 @@
 
 enum {
   SUM_TOKENS = 192, /* whose sums wait side by side */
-  SUM_FLOATS = SUM_TOKENS * PAIRS_VECTORS * VW,
+  SUM_FLOATS = SUM_TOKENS * TILE_VECTORS * VW,
   PART_WORDS = FAST_PART / 4, /* of a row at most */
   /* Products a cycle, about. */
-  SPEED = CPU_LEVEL * (CPU_VNNI ? 16 : 8) + 4,
+  SPEED = CPU_LEVEL == 0 ? 4 : VW * (CPU_VNNI || CPU_DOTPROD ? 2 : 1) + 4,
 };
 
 typedef struct fast_job {
@@ -170,7 +179,7 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
   const ops_weight *w = job->a->w[i];
   const arrangement *in = &job->in.kind[job->kind[i]];
   const uint8_t *ahead = NULL;
-  _Alignas(64) uint32_t tile[FAST_PART / 2 * PAIRS_VECTORS * VW];
+  _Alignas(64) uint32_t tile[FAST_PART / 2 * TILE_VECTORS * VW];
   _Alignas(64) float part[SUM_FLOATS];
   part_buffer buffer;
   fast_sums s;
@@ -201,8 +210,8 @@ static void affine(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
     if (directly) {
       directs(w->bits, tokens, &view, codes, sums, part);
     } else {
-      expand_part(w->bits, nv, &view, tile);
-      pair_products(tokens, nv, tile, &view, codes, sums,
+      expand_tile(w->bits, nv, &view, tile);
+      tile_products(tokens, nv, tile, &view, codes, sums,
                     has_prepared(w) ? view.words + view.groups * view.word_step : NULL, part);
     }
     add_part(job, p, t0, tokens, nv, part, &s);
@@ -247,7 +256,7 @@ static void floats(const fast_job *job, int i, int t0, int tokens, int64_t n0, i
 {
   const ops_weight *w = job->a->w[i];
   const float *x = job->a->x + (int64_t)(job->first + t0) * w->k;
-  _Alignas(64) float tile[FLOATS_BLOCK * PAIRS_VECTORS * VW], part[SUM_FLOATS];
+  _Alignas(64) float tile[FLOATS_BLOCK * TILE_VECTORS * VW], part[SUM_FLOATS];
   float scales[FLOATS_GROUPS], unused[FLOATS_GROUPS];
   const size_t bytes = (size_t)(tokens * nv * VW) * sizeof(float);
   fast_sums s;
@@ -344,7 +353,7 @@ void FAST_NAME(cpu_fast_linear)(ops_context *cx, const op_record *record, const 
   for (int t = 0; t < tokens; t += block) {
     job.first = t;
     job.tokens = tokens - t < block ? tokens - t : block;
-    job.unit = job.tokens == 1 ? LAYOUT_PANEL : PAIRS_VECTORS * VW; /* whole steps of fast_outputs */
+    job.unit = job.tokens == 1 ? LAYOUT_PANEL : TILE_VECTORS * VW; /* whole steps of fast_outputs */
     for (int i = 0; i < a->outputs; i++)
       if (a->w[i]->quant == Q_AFFINE && job.tokens <= most_direct(a->w[i]->bits))
         job.unit = LAYOUT_PANEL;

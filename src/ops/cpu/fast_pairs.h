@@ -10,7 +10,7 @@
  *   2, 4, 8 bits   codes j and j + 16 / bits of each word: the same place in both halves of it
  *   3, 5, 6 bits   codes j and j + 16 of 32: halves i and i + bits of their words side by side, then as above
  *
- * Inputs are laid out in that order (pair_distance, fast_inputs.h). 32 codes fill whole words at every width: a unit.
+ * Inputs are laid out in that order (input_order, order_inputs).
  *
  * Two kinds of kernel, both for one part of k (fast.h) and some tokens:
  *   direct    words to registers to sums, for few tokens. With one it is bound by memory.
@@ -19,39 +19,20 @@
 #ifndef TERN_OPS_CPU_FAST_PAIRS_H
 #define TERN_OPS_CPU_FAST_PAIRS_H
 
-#include "ops/cpu/cpu.h"
-#include "ops/cpu/packed.h"
-#include "ops/fast_ref/fast.h"
-
-#ifndef CPU_VNNI
-#define CPU_VNNI 0
-#endif
+#include "ops/cpu/fast_part.h"
 
 #if CPU_LEVEL == 0 && defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 enum {
-  UNIT = 32, /* codes */
   UNIT_PAIRS = UNIT / 2,
-  PART_GROUPS = CPU_FAST_GROUPS,       /* of a part at most */
   DIRECT_STEP = CPU_LEVEL > 0 ? 4 : 1, /* tokens of a direct kernel at most */
-  PAIRS_VECTORS = 2,                   /* of a tile at most */
+  TILE_VECTORS = 2,                    /* of a tile at most */
 };
 
-typedef uint16_t vu16 __attribute__((vector_size(4 * VW)));
-
 /* Vectors of outputs that a direct kernel carries. */
-#define DIRECT_VECTORS(tokens) (CPU_LEVEL == 2 || (tokens) == 1 ? 4 : 2)
-
-/* A part of k of some outputs. Group g has its scales at scales + g * scale_step, a vector after another, and word i of
- * it stands at words + g * word_step + i * line. */
-typedef struct fast_part {
-  const uint8_t *scales, *biases, *words;
-  int64_t scale_step, word_step, line;
-  ops_dtype stored;              /* of scales and biases */
-  int groups, units, unit_words; /* units of a group */
-} fast_part;
+#define DIRECT_VECTORS(tokens) (CPU_REGISTERS == 32 || (tokens) == 1 ? 4 : 2)
 
 /* Both inputs of a pair in every lane. */
 INLINE vu v_pair(const int16_t *x)
@@ -86,24 +67,10 @@ INLINE vi v_dot(vi sum, vu codes, vu inputs)
 #endif
 }
 
-INLINE vf part_scale(const fast_part *p, const uint8_t *at)
-{
-#if CPU_LEVEL > 0
-  return packed_scales(p->stored, at);
-#else
-  (void)p;
-  return (vf)v_load_words(at); /* only the prepared layout has halves here */
-#endif
-}
-
-INLINE int64_t part_scale_bytes(const fast_part *p)
-{
-  return p->stored == DT_F32 ? 4 : 2;
-}
-
 /* ---- words to pairs ---- */
 
-static inline int pair_distance(const int bits)
+/* How far apart the codes of a pair are, and so its inputs. */
+static inline int input_order(const int bits)
 {
   return bits == 3 || bits == 5 || bits == 6 ? 16 : 16 / bits;
 }
@@ -111,36 +78,36 @@ static inline int pair_distance(const int bits)
 /* Tokens that take direct kernels, step by step. Beyond, expanding once pays. */
 static inline int most_direct(const int bits)
 {
-  bool words = pair_distance(bits) < 16;
-  return CPU_LEVEL == 2 && words ? 32 : CPU_LEVEL > 0 && words ? 8 : CPU_LEVEL > 0 ? 4 : 1;
+  const bool words = input_order(bits) < 16;
+  return CPU_REGISTERS == 32 && words ? 32 : CPU_LEVEL > 0 && words ? 8 : CPU_LEVEL > 0 ? 4 : 1;
 }
 
-/* Bits [shift, shift + bits) of both halves of each lane. */
-INLINE vu v_fields(const int bits, vu x, const int shift)
-{
-  const uint32_t mask = ((1u << bits) - 1) * 0x10001u;
-  if (shift + bits == 16)
-    return (vu)((vu16)x >> shift);
-  return (shift ? x >> shift : x) & mask;
-}
+/* ---- inputs ---- */
 
-/* Halves i and i + bits of the words of a unit, side by side. */
-INLINE vu v_halves(const int bits, const vu *word, const int i)
-{
-  vu a = word[i / 2], b = word[(i + bits) / 2];
-  vu low = i % 2 ? a >> 16 : a & 0xffff, high = (i + bits) % 2 ? b & 0xffff0000 : b << 16;
-  return low | high;
-}
+typedef int16_t vs8 __attribute__((vector_size(16)));
+typedef int16_t vs8_any __attribute__((vector_size(16), aligned(1), may_alias));
 
-/* Pair j of a unit of 3, 5 or 6 bits, from those halves. */
-INLINE vu v_pair_of(const int bits, const vu *halves, const int j)
+/* Codes j and j + distance side by side. */
+static void order_inputs(int distance, const int16_t *codes, int n, int16_t *out)
 {
-  const int at = j * bits, shift = at % 16;
-  vu x = halves[at / 16];
-  if (shift + bits <= 16)
-    return v_fields(bits, x, shift);
-  vu16 across = (vu16)x >> shift | (vu16)halves[at / 16 + 1] << (16 - shift);
-  return (vu)across & ((1u << bits) - 1) * 0x10001u;
+  for (int i = 0; i < n; i += UNIT, codes += UNIT, out += UNIT) {
+    UNROLL for (int j = 0; j < UNIT; j += 16)
+    {
+      int at = distance == 16 ? j / 2 : j;
+      vs8 a = *(const vs8_any *)(codes + at), b = *(const vs8_any *)(codes + at + (distance == 16 ? 16 : 8));
+      vs8_any *to = (vs8_any *)(out + j);
+      if (distance >= 8) {
+        to[0] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+        to[1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+      } else if (distance == 4) {
+        to[0] = __builtin_shufflevector(a, a, 0, 4, 1, 5, 2, 6, 3, 7);
+        to[1] = __builtin_shufflevector(b, b, 0, 4, 1, 5, 2, 6, 3, 7);
+      } else {
+        to[0] = __builtin_shufflevector(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
+        to[1] = __builtin_shufflevector(b, b, 0, 2, 1, 3, 4, 6, 5, 7);
+      }
+    }
+  }
 }
 
 /* ---- direct ---- */
@@ -325,7 +292,7 @@ INLINE void expand_pairs(const int bits, const int nv, const fast_part *p, uint3
   }
 }
 
-static void expand_part(int bits, int nv, const fast_part *p, uint32_t *tile)
+static void expand_tile(int bits, int nv, const fast_part *p, uint32_t *tile)
 {
 #define WIDTH(bits)                                                                                                    \
   case bits:                                                                                                           \
@@ -359,13 +326,13 @@ INLINE void pair_product(const int tokens, const int nv, const uint32_t *tile, c
           __builtin_prefetch(ahead + i * p->line + 64, 0, 2);
       ahead += p->word_step;
     }
-    vi acc[12][PAIRS_VECTORS];
+    vi acc[12][TILE_VECTORS];
     UNROLL for (int t = 0; t < tokens; t++)
     {
       UNROLL for (int v = 0; v < nv; v++) acc[t][v] = (vi){0};
     }
     for (const int16_t *end = x + p->units * UNIT; x < end; x += 2, tile += nv * VW) {
-      vu pair[PAIRS_VECTORS];
+      vu pair[TILE_VECTORS];
       UNROLL for (int v = 0; v < nv; v++) pair[v] = v_load_words((const uint8_t *)(tile + v * VW));
       UNROLL for (int t = 0; t < tokens; t++)
       {
@@ -402,14 +369,14 @@ PAIR_PRODUCTS(2)
 PAIR_PRODUCTS(3)
 PAIR_PRODUCTS(4)
 PAIR_PRODUCTS(6)
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
 PAIR_PRODUCTS(8)
 PAIR_PRODUCTS(12)
 #endif
 
 /* Parts of all tokens, in steps that have a kernel. The first one fetches the words of the next part from `ahead`, if
  * there is one. */
-static void pair_products(int tokens, int nv, const uint32_t *tile, const fast_part *p, const int16_t *x,
+static void tile_products(int tokens, int nv, const uint32_t *tile, const fast_part *p, const int16_t *x,
                           const float *sums, const uint8_t *ahead, float *out)
 {
 #define STEP(tokens)                                                                                                   \
@@ -423,7 +390,7 @@ static void pair_products(int tokens, int nv, const uint32_t *tile, const fast_p
     int tokens;
     pair_product_fn *by_vectors[2];
   } steps[] = {
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
     STEP(12),
     STEP(8),
 #endif

@@ -16,9 +16,9 @@
 /* FEW_TOKENS: of one kernel at most. Above FEW_MOST tiles are as fast, for one token at AVX2 the kernels of packed.h.
  */
 enum {
-  FEW_TOKENS = CPU_LEVEL == 2 ? 8 : 4,
-  FEW_LEAST = CPU_LEVEL == 2 ? 1 : 2,
-  FEW_MOST = CPU_LEVEL == 2 ? 16 : 4,
+  FEW_TOKENS = CPU_REGISTERS == 32 ? 8 : 4,
+  FEW_LEAST = CPU_REGISTERS == 32 ? 1 : 2,
+  FEW_MOST = CPU_REGISTERS == 32 ? 16 : 4,
 };
 
 /* A pointer of its own: as a sum of another and an offset it would cost a look-up of the offset at every use. */
@@ -27,7 +27,7 @@ enum {
 /* Vectors of outputs beside each other: what the sums of so many tokens leave room for. */
 INLINE int few_vectors(const int tokens)
 {
-  return CPU_LEVEL == 2 && tokens <= 4 ? 4 : 2;
+  return CPU_REGISTERS == 32 && tokens <= 4 ? 4 : 2;
 }
 
 /* Code j of nv vectors of outputs whose words begin at p, `line` bytes apart; word, low: the words last loaded. */
@@ -122,7 +122,7 @@ typedef void few_fn(const ops_weight *w, int64_t n0, const float *x, float *sums
   {                                                                                                                    \
     few_sums(bits, tokens, w, n0, x, sums);                                                                            \
   }
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
 #define FEW_OF(bits)                                                                                                   \
   FEW(bits, 1) FEW(bits, 2) FEW(bits, 3) FEW(bits, 4) FEW(bits, 5) FEW(bits, 6) FEW(bits, 7) FEW(bits, 8)
 #define FEW_ROW(bits)                                                                                                  \

@@ -27,7 +27,8 @@
 #include "ops/ref/ref.h"
 
 enum {
-  MOST_TOKENS = CPU_LEVEL == 2 ? 12 : 6, /* of one product: tokens x 2 sums, 2 weights, 1 input fill the registers */
+  MOST_TOKENS =
+      CPU_REGISTERS == 32 ? 12 : 6, /* of one product: tokens x 2 sums, 2 weights, 1 input fill the registers */
   TOKEN_BLOCK = 8 * MOST_TOKENS,
   K_BLOCK = 256,
   TILE_GROUPS = K_BLOCK / 16 * 2 * VW, /* scales of a tile at most */
@@ -132,7 +133,7 @@ PRODUCT(2, 2)
 PRODUCT(3, 2)
 PRODUCT(4, 2)
 PRODUCT(6, 2)
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
 PRODUCT(8, 1)
 PRODUCT(12, 1)
 PRODUCT(8, 2)
@@ -147,7 +148,7 @@ static void products(int tokens, int nv, const float *tile, int count, const flo
     int tokens;
     product_fn *by_vectors[2];
   } steps[] = {
-#if CPU_LEVEL == 2
+#if CPU_REGISTERS == 32
     {12, {product_12_1, product_12_2}},
     {8, {product_8_1, product_8_2}},
 #endif

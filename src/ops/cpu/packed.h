@@ -14,7 +14,9 @@ enum { PACKED_AHEAD = 8192, PACKED_UNIT = 32 /* codes that fill whole words at e
 
 /* Here the sum is as it would be: keeps the work of later codes from moving up through an unrolled loop, where it fills
  * registers until they spill. */
-#if CPU_LEVEL > 0
+#if CPU_LEVEL == 3
+#define KEEP_HERE(sum) __asm__ volatile("" : "+w"(sum))
+#elif CPU_LEVEL > 0
 #define KEEP_HERE(sum) __asm__ volatile("" : "+v"(sum))
 #else
 #define KEEP_HERE(sum) (void)(sum)

@@ -1,9 +1,10 @@
 /* vec.h - one vector vocabulary at three widths.
  *
  * A kernel file is compiled once a SIMD level; before it includes anything it defines CPU_LEVEL (0 baseline, 1 avx2,
- * 2 avx512). Here follow the types that level works with: VW lanes of float (vf), int32 (vi), uint32 (vu). Arithmetic,
- * shifts and bit operations are the compiler's vector operators; what those do not have (broadcast, fused multiply-add,
- * select, transposition, half floats) are functions beginning with v_. Level 0 is plain vector C for any machine.
+ * 2 avx512, 3 neon). Here follow the types that level works with: VW lanes of float (vf), int32 (vi), uint32 (vu).
+ * Arithmetic, shifts and bit operations are the compiler's vector operators; what those do not have (broadcast, fused
+ * multiply-add, select, transposition, half floats) are functions beginning with v_. Level 0 is plain vector C for any
+ * machine; level 3 is that with the instructions of every aarch64 processor where the compiler does not find them.
  *
  * Lanes never mix: what a lane holds is what the scalar formula gives, so kernels keep the reference's bits as long as
  * a sum stays inside its lane.
@@ -18,7 +19,9 @@
 
 #include "base/half.h"
 
-#if CPU_LEVEL > 0
+#if CPU_LEVEL == 3
+#include <arm_neon.h>
+#elif CPU_LEVEL > 0
 #include <immintrin.h>
 #endif
 
@@ -28,10 +31,16 @@
 #elif CPU_LEVEL == 1
 #define VW 8
 #define CPU_NAME(name) name##_avx2
+#elif CPU_LEVEL == 3
+#define VW 4
+#define CPU_NAME(name) name##_neon
 #else
 #define VW 4
 #define CPU_NAME(name) name##_baseline
 #endif
+
+/* How many vectors there are room for: what kernels hold of sums. */
+#define CPU_REGISTERS (CPU_LEVEL >= 2 ? 32 : 16)
 
 /* Unrolled loops turn small arrays into registers; INLINE functions are bodies for constant arguments. Sanitizers check
  * each access to such an array before it can become a register: what is unrolled and inlined then takes a compiler
@@ -392,35 +401,59 @@ INLINE vf v_set(float x)
   return (vf){x, x, x, x};
 }
 
-INLINE vf v_fma(vf a, vf b, vf c)
-{
-  return (vf){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
-}
-
-INLINE vi v_max_int(vi a, vi b)
-{
-  vm first = a > b;
-  return (first & a) | (~first & b);
-}
-
-INLINE bool v_any(vm m)
-{
-  return (m[0] | m[1] | m[2] | m[3]) != 0;
-}
-
 INLINE vf v_select(vm m, vf a, vf b)
 {
   return (vf)((m & (vi)a) | (~m & (vi)b));
 }
 
-INLINE vf v_min(vf a, vf b)
+#if CPU_LEVEL == 3
+
+INLINE vf v_fma(vf a, vf b, vf c)
 {
-  return v_select(a < b, a, b);
+  return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
 
-INLINE vf v_max(vf a, vf b)
+INLINE bool v_any(vm m)
 {
-  return v_select(a > b, a, b);
+  return vmaxvq_u32((uint32x4_t)m) != 0;
+}
+
+INLINE vf v_sqrt(vf x)
+{
+  return (vf)vsqrtq_f32((float32x4_t)x);
+}
+
+INLINE vf v_floor(vf x)
+{
+  return (vf)vrndmq_f32((float32x4_t)x);
+}
+
+INLINE vf v_from_f16(vu x)
+{
+  return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32((uint32x4_t)x)));
+}
+
+/* 4 bfloat16 or float16 at p. */
+INLINE vf v_load_bf16(const uint8_t *p)
+{
+  return (vf)vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16);
+}
+
+INLINE vf v_load_f16(const uint8_t *p)
+{
+  return (vf)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
+}
+
+#else
+
+INLINE vf v_fma(vf a, vf b, vf c)
+{
+  return (vf){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
+}
+
+INLINE bool v_any(vm m)
+{
+  return (m[0] | m[1] | m[2] | m[3]) != 0;
 }
 
 INLINE vf v_sqrt(vf x)
@@ -443,6 +476,24 @@ INLINE vf v_from_f16(vu x)
   vf small = v_float((vi)m) * v_set(0x1p-24f);
   vf wide = v_select((vi)m > 0x7bff, (vf)special, (vf)normal);
   return (vf)(sign | (vu)v_select((vi)m < 0x400, small, wide));
+}
+
+#endif
+
+INLINE vi v_max_int(vi a, vi b)
+{
+  vm first = a > b;
+  return (first & a) | (~first & b);
+}
+
+INLINE vf v_min(vf a, vf b)
+{
+  return v_select(a < b, a, b);
+}
+
+INLINE vf v_max(vf a, vf b)
+{
+  return v_select(a > b, a, b);
 }
 
 INLINE vf v_fp4(vu x)
