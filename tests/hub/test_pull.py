@@ -9,6 +9,7 @@ import os
 import pty
 import random
 import re
+import select
 import shutil
 import signal
 import socket
