@@ -60,6 +60,7 @@ static void fill_jobs(conversation *v)
     j->options.max_tokens = r->max_tokens;
     j->options.stops = r->stops;
     j->options.n_stops = r->n_stops;
+    j->options.grammar = r->grammar;
     count_reasoning(v, &v->set->at[i]);
   }
 }
@@ -113,6 +114,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->lines = a->type != NULL;
   v->number = q->number;
   v->request.fills = own.fills;
+  v->request.schema_place = own.schema_place;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)
@@ -129,6 +131,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
     return v;
   rename_fault(&fault, "messages", own.asked);
   rename_fault(&fault, "max_tokens", own.asked_tokens);
+  rename_fault(&fault, "response_format", own.asked_format);
   oai_answer_fault(a, &fault);
   close_conversation(v);
   return NULL;

@@ -38,6 +38,8 @@ typedef struct conversation_own {
   bool fills;               /* the answer may go on until the context is full */
   const char *asked;        /* what the dialect calls the shared field `messages`; NULL: so */
   const char *asked_tokens; /* the same of `max_tokens` */
+  const char *asked_format; /* and of `response_format` */
+  const char *schema_place; /* where the schema stands that became its own; NULL: there */
 } conversation_own;
 
 struct conversation {
