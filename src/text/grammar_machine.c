@@ -6,8 +6,9 @@
 #include "base/mem.h"
 
 enum {
-  SOFT_BYTES = 48 << 20, /* kept: gram_trim forgets */
-  HARD_BYTES = 192 << 20 /* kept within what lies between two calls of gram_trim */
+  SOFT_BYTES = 48 << 20,  /* kept: gram_trim forgets */
+  HARD_BYTES = 192 << 20, /* kept within what lies between two calls of gram_trim */
+  MOST_THREADS = 1 << 14  /* of a state: what each step goes through */
 };
 #define UNKNOWN UINT32_MAX
 
@@ -200,6 +201,9 @@ static void add(gram_machine *m, uint32_t at, uint32_t stack)
 
 static void keep_thread(gram_machine *m, uint64_t thread)
 {
+  m->over = m->over || m->n_found >= MOST_THREADS;
+  if (m->over)
+    return;
   if (!mem_grow(&m->found, &m->found_capacity, m->n_found + 1, sizeof *m->found))
     m->failed = true;
   else
@@ -315,6 +319,8 @@ static uint32_t find_step(gram_machine *m, uint32_t from, uint8_t byte)
 uint32_t gram_step(gram_machine *m, uint32_t from, uint8_t byte)
 {
   size_t at = from * (size_t)m->g->n_classes + m->g->classes[byte];
+  if (m->failed || m->over)
+    return GRAM_DEAD; /* there may be no tables any more */
   if (m->next[at] != UNKNOWN)
     return m->next[at];
   uint32_t to = find_step(m, from, byte);
@@ -325,16 +331,18 @@ uint32_t gram_step(gram_machine *m, uint32_t from, uint8_t byte)
 
 bool gram_accepts(const gram_machine *m, uint32_t at)
 {
-  return m->states[at].accepts;
+  return !m->failed && !m->over && m->states[at].accepts;
 }
 
 bool gram_is_final(const gram_machine *m, uint32_t at)
 {
-  const state *s = &m->states[at];
   bool bytes = false;
+  if (!gram_accepts(m, at))
+    return false;
+  const state *s = &m->states[at];
   for (uint32_t i = 0; i < s->n && !bytes; i++)
     bytes = m->g->code[m->threads[s->first + i] >> 32].op == GRAM_BYTES;
-  return s->accepts && !bytes;
+  return !bytes;
 }
 
 tern_status gram_fault(const gram_machine *m, tern_error *err)
@@ -342,7 +350,8 @@ tern_status gram_fault(const gram_machine *m, tern_error *err)
   if (m->failed)
     return err_nomem(err, "grammar");
   if (m->over)
-    return err_set(err, TERN_E_LIMIT, "grammar: one step of it needs more than %d MiB", HARD_BYTES >> 20);
+    return err_set(err, TERN_E_LIMIT, "grammar: it has too many ways to go on at once: %d, or %d MiB", MOST_THREADS,
+                   HARD_BYTES >> 20);
   return TERN_OK;
 }
 

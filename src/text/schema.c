@@ -182,7 +182,7 @@ static tern_status emit_any_of(schema_compiler *c, const schema_item *at, const 
   char number[24];
   if (!n)
     return wrong(at, key, "must be a list of schemas, and not empty", err);
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < n && !c->g->over; i++) {
     snprintf(number, sizeof number, "%zu", i);
     gram_branch(c->g, &a, i + 1 < n);
     schema_leave(c, member_rule(c, at, json_array_get(list, i), key, number));
@@ -274,14 +274,6 @@ static unsigned kinds_of(const json_t *value)
 }
 
 /* ---- enum, const ---- */
-
-static bool holds(const json_t *list, const json_t *value)
-{
-  for (size_t i = 0; i < json_array_size(list); i++)
-    if (json_equal(json_array_get(list, i), (json_t *)(uintptr_t)value))
-      return true;
-  return false;
-}
 
 static tern_status emit_values(schema_compiler *c, const schema_item *at, unsigned types, tern_error *err)
 {
@@ -492,6 +484,8 @@ static tern_status plan_object(schema_compiler *c, const schema_item *at, object
     return wrong(at, "required", "must be a list of names", err);
   if (others && !json_is_object(others) && !json_is_boolean(others))
     return wrong(at, "additionalProperties", "must be a schema, true or false", err);
+  if (json_object_size(p->properties) + json_array_size(p->required) > GRAM_MOST_RULES)
+    return err_set(err, TERN_E_LIMIT, "%s: more than %d members", at->path, GRAM_MOST_RULES);
   p->any = others ? json_is_true(others) : !p->properties;
   p->others = json_is_object(others) ? others : NULL;
   p->names =
@@ -506,8 +500,6 @@ static tern_status plan_object(schema_compiler *c, const schema_item *at, object
       return wrong(at, "required", "must be a list of names", err);
     if (!known && json_is_false(others))
       return err_set(err, TERN_E_USAGE, "%s.required: \"%.60s\" is none of the properties", at->path, name);
-    if (!known && !holds(p->required, json_array_get(p->required, i)))
-      return err_nomem(err, "schema");
     for (size_t k = 0; k < p->n && !known; k++)
       known = !strcmp(p->names[k], name);
     if (!known)

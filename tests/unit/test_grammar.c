@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "text/grammar_machine.h"
 #include "text/schema.h"
@@ -605,12 +606,69 @@ static void trimming(void **state)
   release(&c);
 }
 
+/* Wherever memory runs out, it is told, and nothing is used that is not there. */
+static void without_memory(void **state)
+{
+  static const char text[] = "{\"a\": [\"xy\", {\"b\": -1.5e3}], \"c\": {\"v\": 1}}";
+  (void)state;
+  json_t *schema =
+      parse("{\"properties\": {\"a\": {\"type\": \"array\"}, \"c\": {\"properties\": {\"v\": {\"enum\": [1, 2]}}, "
+            "\"additionalProperties\": {\"type\": \"string\", \"maxLength\": 3}}}, \"required\": [\"a\"]}");
+  bool enough = false;
+  for (int n = 0; !enough; n++) {
+    compiled c = {0};
+    tern_error err = {0};
+    mem_fail_after(n);
+    tern_status status = compile(schema, NULL, &c, &err);
+    if (status == TERN_OK) {
+      uint32_t at = gram_start(c.m);
+      for (size_t i = 0; i < sizeof text - 1; i++)
+        at = gram_step(c.m, at, (uint8_t)text[i]);
+      status = gram_fault(c.m, &err);
+      enough = gram_is_final(c.m, at);
+    }
+    mem_fail_after(-1);
+    assert_true(status == TERN_E_NOMEM || enough);
+    release(&c);
+    assert_true(n < 100000);
+  }
+  json_decref(schema);
+}
+
+/* What a request may be made of to keep the server busy. */
+static void large_schemas(void **state)
+{
+  enum { DEFINITIONS = 4000 };
+  char name[32];
+  (void)state;
+  json_t *definitions = json_object(), *schema = json_pack("{so ss}", "$defs", definitions, "$ref", "#/$defs/0");
+  for (int i = 0; i < DEFINITIONS; i++) {
+    snprintf(name, sizeof name, "%d", i);
+    json_object_set_new(definitions, name, json_pack("{so}", "$ref", json_sprintf("#/$defs/%d", i + 1)));
+  }
+  snprintf(name, sizeof name, "%d", DEFINITIONS);
+  json_object_set_new(definitions, name, json_pack("{ss}", "const", "end"));
+  compiled c;
+  must_compile(schema, NULL, &c);
+  assert_true(takes(&c, "\"end\"", 5));
+  release(&c);
+  json_decref(schema);
+  json_t *names = json_array();
+  for (int i = 0; i < 100000; i++)
+    json_array_append_new(names, json_sprintf("%d", i));
+  schema = json_pack("{so}", "required", names);
+  tern_error err = {0};
+  assert_int_equal(compile(schema, NULL, &c, &err), TERN_E_LIMIT);
+  release(&c);
+  json_decref(schema);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(cases_by_hand),    cmocka_unit_test(ranges_of_integers),  cmocka_unit_test(refusals),
       cmocka_unit_test(reasoning_before), cmocka_unit_test(documents_are_taken), cmocka_unit_test(walks_are_valid),
-      cmocka_unit_test(trimming),
+      cmocka_unit_test(trimming),         cmocka_unit_test(without_memory),      cmocka_unit_test(large_schemas),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
