@@ -59,6 +59,8 @@ static const struct {
     {"nullable", ABOUT_NULL},
     {"minLength", ABOUT_STRINGS},
     {"maxLength", ABOUT_STRINGS},
+    {"pattern", ABOUT_STRINGS},
+    {"format", ABOUT_STRINGS},
     {"minimum", ABOUT_NUMBERS},
     {"maximum", ABOUT_NUMBERS},
     {"exclusiveMinimum", ABOUT_NUMBERS},
@@ -314,8 +316,34 @@ static tern_status read_count(const schema_item *at, const char *key, json_int_t
   return TERN_OK;
 }
 
+/* pattern, or a format, which is one. */
+static tern_status emit_pattern(schema_compiler *c, const schema_item *at, const char *key, tern_error *err)
+{
+  static const char *const others[] = {"pattern", "format", "minLength", "maxLength"};
+  const json_t *value = json_object_get(at->schema, key);
+  const char *text = json_string_value(value);
+  size_t n = json_string_length(value);
+  if (!text)
+    return wrong(at, key, "must be a string", err);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strcmp(others[i], key) != 0 && json_object_get(at->schema, others[i]))
+      return wrong(at, key, "beside another keyword about the string: not enforced here", err);
+  if (!strcmp(key, "format")) {
+    text = schema_format_pattern(text);
+    n = text ? strlen(text) : 0;
+    if (!text)
+      return wrong(at, key, "date, time, date-time, uuid and ipv4 are enforced here, others not", err);
+  }
+  const char *why = schema_emit_pattern(c, text, n);
+  return why ? wrong(at, key, why, err) : TERN_OK;
+}
+
 static tern_status emit_string(schema_compiler *c, const schema_item *at, tern_error *err)
 {
+  if (json_object_get(at->schema, "pattern"))
+    return emit_pattern(c, at, "pattern", err);
+  if (json_object_get(at->schema, "format"))
+    return emit_pattern(c, at, "format", err);
   json_int_t least, most;
   TRY(read_count(at, "minLength", 0, &least, err));
   TRY(read_count(at, "maxLength", -1, &most, err));

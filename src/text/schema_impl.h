@@ -48,10 +48,17 @@ void schema_emit_integer(schema_compiler *c, int64_t lo, int64_t hi);
 bool schema_emit_literal(schema_compiler *c, const json_t *value);
 /* Never matches. */
 void schema_emit_never(schema_compiler *c);
+void schema_emit_nowhere(grammar *g);
 /* A key, with its quotes, that is none of names [n]. With its return. */
 tern_status schema_emit_other_key(schema_compiler *c, const char **names, size_t n, const char *path, tern_error *err);
 /* Anything up to the first `marker`, that included. With its return. */
 void schema_emit_until(schema_compiler *c, const char *marker);
+
+/* schema_pattern.c: a string that the regular expression is found in, with its return. Returns why it is refused; NULL:
+ * it is not. */
+const char *schema_emit_pattern(schema_compiler *c, const char *s, size_t n);
+/* The expression of a format; NULL: it is not known here. */
+const char *schema_format_pattern(const char *name);
 
 /* schema_ref.c: the schema that "#" or "#/…" names; NULL: there is none. */
 tern_status schema_find(const json_t *root, const char *ref, const json_t **out, tern_error *err);

@@ -22,9 +22,14 @@ void schema_leave(schema_compiler *c, uint32_t rule)
   gram_return(c->g);
 }
 
+void schema_emit_nowhere(grammar *g)
+{
+  gram_jump_to(g, gram_here(g)); /* to itself, so that sealing finds it dead */
+}
+
 void schema_emit_never(schema_compiler *c)
 {
-  gram_jump_to(c->g, gram_here(c->g)); /* it leads nowhere, so that sealing finds it dead */
+  schema_emit_nowhere(c->g);
 }
 
 static void one(grammar *g, char byte)
