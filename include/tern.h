@@ -189,8 +189,20 @@ typedef struct tern_sampling {
   bool continue_draws; /* go on with the random numbers of this session's last answer; seed then means nothing */
 } tern_sampling;
 
+/* What an answer may be: JSON under a schema. Immutable; of one model, which must outlive it. */
+typedef struct tern_grammar tern_grammar;
+
+/* schema: a JSON Schema; NULL: any object. TERN_E_USAGE: it is none, or has a keyword that is not enforced, which the
+ * line names. TERN_E_LIMIT: too large. TERN_E_UNSUPPORTED: the model's tokens cannot be held against a grammar. */
+TERN_API tern_status tern_grammar_open(tern_model *model, const char *schema, size_t length, tern_grammar **out,
+                                       tern_error *err);
+TERN_API void tern_grammar_close(tern_grammar *grammar);
+
 typedef struct tern_generate_options {
   tern_sampling sampling;
+  const tern_grammar
+      *grammar;             /* NULL: none. Else the answer ends where it is whole, or is the beginning of one (finish:
+                               "length"); its text is not trimmed. Not with ignore_eos. Must outlive the call */
   int max_tokens;           /* 0 means 256; < 0: until the context is full */
   const char *const *stops; /* stop strings, n_stops of them; the text ends before the first match */
   size_t n_stops;

@@ -16,9 +16,11 @@ void mem_fail_after(int64_t n)
   fail_countdown = n;
 }
 
-void mem_forbid(bool on)
+bool mem_forbid(bool on)
 {
+  bool before = forbidden;
   forbidden = on;
+  return before;
 }
 
 static bool refused(void)
@@ -40,9 +42,10 @@ void mem_fail_after(int64_t n)
   (void)n;
 }
 
-void mem_forbid(bool on)
+bool mem_forbid(bool on)
 {
   (void)on;
+  return false;
 }
 
 static inline bool refused(void)

@@ -27,7 +27,7 @@ bool mem_grow(void *p_to_pointer, size_t *capacity, size_t need, size_t element)
 
 /* Test builds (TERN_TEST_ALLOC) only; elsewhere they do nothing. */
 void mem_fail_after(int64_t n); /* the n-th allocation from now on, and all later ones, fail; n < 0: never */
-void mem_forbid(bool on);       /* on: allocating in this thread aborts */
+bool mem_forbid(bool on);       /* on: allocating in this thread aborts. Returns what was on before */
 
 /* ---- arena: many small things that die together ---- */
 

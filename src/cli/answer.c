@@ -12,6 +12,7 @@
 #include "base/path.h"
 #include "cli/out.h"
 #include "cli/signals.h"
+#include "engine/constraint.h"
 #include "engine/draft.h"
 #include "engine/fit.h"
 #include "engine/prompt.h"
@@ -222,6 +223,7 @@ tern_status answer_open(const cli_args *a, const char *dir, answerer *out, tern_
 
 void answer_close(answerer *r)
 {
+  tern_grammar_close(r->grammar);
   tern_model_close(r->draft_model);
   tern_model_close(r->model);
   json_decref(r->variables);
@@ -259,6 +261,51 @@ tern_status answer_add_message(json_t *messages, const char *role, const char *t
   size_t at = strcmp(role, "system") == 0 ? 0 : json_array_size(messages);
   json_t *message = json_pack("{ss so}", "role", role, "content", json_stringn(text, length));
   return json_array_insert_new(messages, at, message) ? err_nomem(err, "messages") : TERN_OK;
+}
+
+/* ---- --json-schema ---- */
+
+static tern_status read_schema(const char *given, json_t **out, tern_error *err)
+{
+  static const char flag[] = "--json-schema";
+  char *text = NULL;
+  size_t length = strlen(given);
+  if (file_is_regular(given))
+    TRY(use_text(given, &text, &length, err));
+  else if (*given != '{')
+    return err_set(err, TERN_E_NOT_FOUND, "%s: \"%.60s\" is neither a file nor a schema, which is an object", flag,
+                   given);
+  tern_status status = jsonu_parse(flag, text ? text : given, length, out, err);
+  mem_free(text);
+  if (status != TERN_OK)
+    return err ? err->status = TERN_E_USAGE : TERN_E_USAGE;
+  if (jsonu_finite(*out))
+    return TERN_OK;
+  json_decref(*out);
+  return err_set(err, TERN_E_USAGE, "%s: it holds NaN or an infinity", flag);
+}
+
+tern_status answer_open_grammar(answerer *r, const int32_t *ids, size_t n, bool templated, tern_error *err)
+{
+  json_t *schema = NULL;
+  char *prompt = NULL;
+  size_t length = 0;
+  if (!r->args->json_schema)
+    return TERN_OK;
+  if (r->args->ignore_eos)
+    return err_set(err, TERN_E_USAGE, "--json-schema and --ignore-eos exclude each other");
+  TRY(read_schema(r->args->json_schema, &schema, err));
+  grammar_wish wish = {.schema = schema, .place = "--json-schema"};
+  wish.reasoning = templated ? parts_reasoning_of(r->model->tok) : NULL;
+  tern_status status = wish.reasoning ? tok_decode(r->model->tok, ids, n, false, &prompt, &length, err) : TERN_OK;
+  if (status == TERN_OK) {
+    wish.opened = prompt && parts_opened(wish.reasoning, prompt, length, prompt_continues(r->variables));
+    status = grammar_open(r->model, &wish, &r->grammar, err);
+    r->options.grammar = r->grammar;
+  }
+  mem_free(prompt);
+  json_decref(schema);
+  return status;
 }
 
 /* ---- generate ---- */

@@ -14,6 +14,7 @@ typedef struct answerer {
   json_t *variables;             /* --chat-template-args */
   tern_generate_options options; /* callbacks are the verb's */
   int32_t *bias_ids, *stop_ids;
+  tern_grammar *grammar; /* --json-schema; NULL: none */
   float *bias_values;
 } answerer;
 
@@ -31,6 +32,9 @@ tern_status answer_chat_ids(const answerer *r, const json_t *messages, int32_t *
 /* A text without a template, with the tokenizer's own special ids. */
 tern_status answer_raw_ids(const answerer *r, const char *text, size_t length, int32_t **ids, size_t *n,
                            tern_error *err);
+
+/* --json-schema, of answers to that prompt; it may end inside of reasoning, where the model's template makes it so. */
+tern_status answer_open_grammar(answerer *r, const int32_t *ids, size_t n, bool templated, tern_error *err);
 
 /* Generates with SIGINT stopping it. max_tokens 0 gives an empty answer, as the words say. */
 tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *ids, size_t n, uint64_t seed,

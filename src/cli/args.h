@@ -67,6 +67,7 @@ typedef struct cli_args {
   int top_k, min_tokens_to_keep, repetition_context;
   int max_tokens;
   const char *logit_bias;
+  const char *json_schema;
   uint64_t seed;
   cli_strings stops, extra_eos;
   /* speculation */

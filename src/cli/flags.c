@@ -80,6 +80,8 @@ const cli_flag cli_flags[] = {
     NUMBER("--xtc-threshold", FLAG_REAL, xtc_threshold, SAMPLES, 0, 0.5, 0, "X", "probability that XTC cuts above"),
     FLAG("--logit-bias", FLAG_STRING, logit_bias, ANSWERS, "JSON",
          "{\"ID\": X, …}, added to the logits of these tokens"),
+    FLAG("--json-schema", FLAG_STRING, json_schema, V(RUN), "FILE|TEXT",
+         "the answer is JSON under this schema; {}: any JSON"),
     NUMBER("--repetition-penalty", FLAG_REAL, repetition_penalty, SAMPLES, 0, 1e6, 0, "X", "factor; 0: off"),
     NUMBER("--repetition-context-size", FLAG_INT, repetition_context, SAMPLES, 1, MOST_IDS, 20, "N",
            "tokens that the repetition penalty looks back on"),

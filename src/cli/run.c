@@ -154,6 +154,8 @@ tern_status verb_run(const cli_args *a, tern_error *err)
     if (status == TERN_OK)
       status = prompt_ids(&r, text, length, &ids, &n, err);
     if (status == TERN_OK)
+      status = answer_open_grammar(&r, ids, n, !a->raw && answer_has_template(&r), err);
+    if (status == TERN_OK)
       status = answer(&r, ids, n, err);
     mem_free(text);
   }

@@ -2,10 +2,13 @@
 #ifndef TERN_ENGINE_ENGINE_H
 #define TERN_ENGINE_ENGINE_H
 
+#include <pthread.h>
+
 #include "engine/rng.h"
 #include "engine/session.h"
 #include "text/chat.h"
 #include "text/tok.h"
+#include "text/tok_bytes.h"
 
 struct tern_model {
   model *net;
@@ -15,6 +18,9 @@ struct tern_model {
   int32_t *stop_ids; /* the union of generation_config.json, config.json and the tokenizer's eos token */
   size_t n_stop_ids;
   tern_model_info info;
+  /* What grammars are held against: made when the first one is (constraint.h), under the lock; then they stand. */
+  pthread_mutex_t bytes_lock;
+  tok_bytes *bytes, *first_bytes; /* first_bytes NULL: an answer's first token writes what others do */
 };
 
 struct tern_session {

@@ -69,6 +69,15 @@ static tern_status open_sampler(reply *r, tern_error *err)
   return TERN_OK;
 }
 
+static tern_status open_constraint(reply *r, tern_error *err)
+{
+  if (r->options->grammar->model != r->model)
+    return err_set(err, TERN_E_USAGE, "grammar: it was made for another model");
+  TRY(constraint_open(r->options->grammar, r->options, &r->constraint, err));
+  r->state = constraint_start(r->constraint);
+  return TERN_OK;
+}
+
 tern_status reply_open(reply *r, const tern_model *m, const tern_generate_options *options, int32_t last,
                        size_t max_tokens, int top, tern_error *err)
 {
@@ -76,7 +85,10 @@ tern_status reply_open(reply *r, const tern_model *m, const tern_generate_option
   TRY(check_stop_ids(r, err));
   TRY(open_sampler(r, err));
   TRY(detok_open(m->tok, false, &r->detok, err)); /* special tokens show, as in the reference */
-  r->spacing = spacing_open(m->tok);
+  if (options->grammar) /* the text is what its tokens write, and nothing of it is trimmed: no spacing */
+    TRY(open_constraint(r, err));
+  else
+    r->spacing = spacing_open(m->tok);
   TRY(stop_open(&r->stops, options->stops, options->n_stops, err));
   r->history = mem_array(max_tokens + 1, sizeof *r->history);
   if (!r->history)
@@ -88,6 +100,7 @@ tern_status reply_open(reply *r, const tern_model *m, const tern_generate_option
 void reply_close(reply *r)
 {
   sampler_close(r->sampler);
+  constraint_close(r->constraint);
   detok_close(r->detok);
   spacing_close(&r->spacing);
   stop_close(&r->stops);
@@ -157,16 +170,39 @@ static size_t history_length(const reply *r)
   return r->n_history + (size_t)r->n_drawn;
 }
 
+/* Of the next draw, what may come. */
+static tern_status allow(reply *r, tern_error *err)
+{
+  const uint64_t *mask = NULL;
+  if (!r->constraint)
+    return TERN_OK;
+  if (!r->n_drawn)
+    constraint_trim(r->constraint, &r->state);
+  TRY(constraint_mask(r->constraint, r->state, history_length(r) == 1, &mask, err));
+  sampler_allow(r->sampler, mask);
+  return TERN_OK;
+}
+
 static tern_status draw(reply *r, float *logits, tern_error *err)
 {
   reply_draw *d = &r->drawn[r->n_drawn];
+  TRY(allow(r, err));
   d->before = sampler_key(r->sampler);
+  d->state_before = r->state;
   TRY(sampler_next(r->sampler, logits, r->history, history_length(r), &d->token, err));
+  if (r->constraint)
+    r->state = constraint_after(r->constraint, r->state, history_length(r) == 1, d->token);
   if (r->top >= 0) {
     d->logprob = logits[d->token];
     d->n_top = r->top ? sampler_top(r->sampler, logits, r->top, d->top_ids, d->top_values) : 0;
   }
   return TERN_OK;
+}
+
+/* Whether nothing may follow what was drawn. */
+static bool is_whole(const reply *r)
+{
+  return r->constraint && constraint_is_over(r->constraint, r->state);
 }
 
 /* drawn[n_drawn] has its token. */
@@ -178,14 +214,17 @@ static void keep(reply *r)
   bool guessed = r->n_drawn < r->n_drafts && token == r->drafts[r->n_drawn];
   r->n_drawn++;
   bool full = reply_count(r) + (size_t)r->n_drawn >= r->max_tokens;
-  r->settled = !guessed || full || is_stop(r, token);
+  r->settled = !guessed || full || is_stop(r, token) || is_whole(r);
 }
 
 void reply_sample(reply *r, float *logits, tern_error *err)
 {
   if (r->settled)
     return;
+  bool forbidden = r->constraint && mem_forbid(false); /* a grammar's states are found where they are met */
   r->fault = draw(r, logits, err);
+  if (forbidden)
+    mem_forbid(true);
   if (r->fault == TERN_OK)
     keep(r);
   else
@@ -194,7 +233,7 @@ void reply_sample(reply *r, float *logits, tern_error *err)
 
 bool reply_takes_largest(const reply *r)
 {
-  return r->top < 0 && sampler_takes_largest(r->sampler);
+  return r->top < 0 && !r->constraint && sampler_takes_largest(r->sampler);
 }
 
 void reply_take_largest(reply *r, int32_t token)
@@ -207,8 +246,10 @@ void reply_take_largest(reply *r, int32_t token)
 
 void reply_forget(reply *r)
 {
-  if (r->n_taken < r->n_drawn)
+  if (r->n_taken < r->n_drawn) {
     sampler_set_key(r->sampler, r->drawn[r->n_taken].before);
+    r->state = r->drawn[r->n_taken].state_before;
+  }
   r->n_drawn = r->n_taken = r->n_drafts = 0;
   r->settled = false;
   r->fault = TERN_OK;
@@ -229,6 +270,10 @@ static tern_status take(reply *r, tern_error *err)
   if (add_text(r, text, n)) {
     r->finish = "stop";
     return TERN_OK;
+  }
+  if (r->n_taken == r->n_drawn && is_whole(r)) {
+    r->finish = "stop";
+    return flush(r, err);
   }
   if (reply_count(r) == r->max_tokens) {
     r->finish = "length";

@@ -11,11 +11,15 @@
  * until the forward is known to be sound, and then reply_accept takes it, token by token. A token that ends the answer
  * leaves those behind it undrawn: the random numbers go back too.
  *
- * A reply belongs to one thread. reply_sample allocates nothing; reply_accept grows the text.
+ * Grammar. Each token is drawn among those that may follow the tokens drawn before it (constraint.h): so guesses change
+ * nothing there either. A draw moves the grammar's state on; a draw that is forgotten takes it back.
+ *
+ * A reply belongs to one thread. reply_sample allocates nothing, but with a grammar; reply_accept grows the text.
  */
 #ifndef TERN_ENGINE_REPLY_H
 #define TERN_ENGINE_REPLY_H
 
+#include "engine/constraint.h"
 #include "engine/engine.h"
 #include "engine/sample.h"
 #include "engine/spacing.h"
@@ -31,7 +35,8 @@ typedef struct reply_draw {
   int n_top;
   int32_t top_ids[REPLY_MOST_TOP];
   float top_values[REPLY_MOST_TOP];
-  rng_key before; /* the random numbers before it was drawn */
+  rng_key before;        /* the random numbers before it was drawn */
+  uint32_t state_before; /* of the grammar */
 } reply_draw;
 
 typedef struct reply {
@@ -56,12 +61,14 @@ typedef struct reply {
   int n_drawn, n_taken;
   const int32_t *drafts; /* [n_drafts], not owned */
   int n_drafts;
-  bool settled;       /* rows that are still to come are behind a wrong guess, or behind the end */
-  tern_status fault;  /* of the draw that comes after the drawn ones */
-  uint64_t n_guessed; /* drafts of all forwards */
-  uint64_t n_hit;     /* those that became tokens of the answer */
-  const char *finish; /* NULL: it goes on; else "stop", "length" or "cancelled" */
-  bool refused;       /* on_text asked to end */
+  bool settled;           /* rows that are still to come are behind a wrong guess, or behind the end */
+  tern_status fault;      /* of the draw that comes after the drawn ones */
+  uint64_t n_guessed;     /* drafts of all forwards */
+  uint64_t n_hit;         /* those that became tokens of the answer */
+  constraint *constraint; /* NULL: any token may come */
+  uint32_t state;         /* of the grammar, behind what was drawn */
+  const char *finish;     /* NULL: it goes on; else "stop", "length" or "cancelled" */
+  bool refused;           /* on_text asked to end */
 } reply;
 
 /* last: the prompt's last id. max_tokens >= 1. top: as in the struct, at most REPLY_MOST_TOP. `options` must outlive

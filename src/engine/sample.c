@@ -271,6 +271,18 @@ static tern_status process(sampler *s, float *l, const int32_t *history, size_t 
   return TERN_OK;
 }
 
+static bool is_allowed(const sampler *s, size_t id)
+{
+  return s->allowed[id >> 6] >> (id & 63) & 1;
+}
+
+static void mask(const sampler *s, float *l)
+{
+  for (size_t i = 0; i < s->vocab; i++)
+    if (!is_allowed(s, i))
+      l[i] = -INFINITY;
+}
+
 /* ---- the draw ---- */
 
 static tern_status refuse_logits(const sampler *s, const float *l, tern_error *err)
@@ -379,11 +391,14 @@ bool sampler_takes_largest(const sampler *s)
   return has_sure_choices(s) && !s->n_bias && !s->repetition.context && !s->presence.context && !s->frequency.context;
 }
 
-tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size_t n_history, int32_t *token,
-                         tern_error *err)
+/* As mlx-lm does it, whatever the logits are. */
+static tern_status next_of(sampler *s, float *logits, const int32_t *history, size_t n_history, int32_t *token,
+                           tern_error *err)
 {
   float greatest = 0;
   TRY(process(s, logits, history, n_history, err));
+  if (s->allowed)
+    mask(s, logits);
   if (sure_choice(s, logits, token))
     return TERN_OK;
   TRY(normalise(s, logits, &greatest, err));
@@ -401,7 +416,23 @@ tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size
   if (s->top_k)
     sample_top_k(s);
   *token = draw(s);
+  /* Where filters leave nothing, or 1/temp is infinite, the reference draws the first token: it may not be allowed. */
+  if (s->allowed && !is_allowed(s, (size_t)*token))
+    *token = (int32_t)s->kernels->find(logits, 0, s->vocab, greatest);
   return TERN_OK;
+}
+
+tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size_t n_history, int32_t *token,
+                         tern_error *err)
+{
+  tern_status status = next_of(s, logits, history, n_history, token, err);
+  s->allowed = NULL;
+  return status;
+}
+
+void sampler_allow(sampler *s, const uint64_t *allowed)
+{
+  s->allowed = allowed;
 }
 
 void sampler_choice_alone(sampler *s)

@@ -1,6 +1,7 @@
 /* sample.h - from logits to the next token, with the arithmetic, the order and the random draws of mlx-lm 0.31.3.
  *
  *   logits -> processors: logit bias, repetition, presence, frequency
+ *          -> -infinity over tokens that are not allowed (sampler_allow)
  *          -> log-probabilities = logits - logsumexp(logits)
  *          -> temp == 0: the first of the largest
  *             else filters: top_p, min_p, xtc, top_k; then one draw from what they left
@@ -39,12 +40,16 @@ tern_status sampler_check(const tern_sampling *options, int vocab, tern_error *e
 tern_status sampler_next(sampler *s, float *logits, const int32_t *history, size_t n_history, int32_t *token,
                          tern_error *err);
 
+/* The next call of sampler_next, and that one alone, draws one of these [V bits], at least one of which is set: what
+ * the others say goes before the log-probabilities are taken, whatever penalties said. */
+void sampler_allow(sampler *s, const uint64_t *allowed);
+
 /* From now on sampler_next may leave the logits as they are, where the choice is the same: for whoever wants tokens
  * alone. */
 void sampler_choice_alone(sampler *s);
 
-/* Whether sampler_next would give the place of the largest logit, where no other comes within SAMPLER_APART of it: greedy,
- * with the choice alone and nothing that changes logits before it. */
+/* Whether sampler_next would give the place of the largest logit, where no other comes within SAMPLER_APART of it:
+ * greedy, with the choice alone and nothing that changes logits before it. */
 #define SAMPLER_APART 0x1p-18f
 bool sampler_takes_largest(const sampler *s);
 

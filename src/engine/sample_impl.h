@@ -52,7 +52,8 @@ struct sampler {
   sample_penalty repetition, presence, frequency;
 
   bool greedy;
-  bool choice_alone; /* nobody reads the log-probabilities */
+  const uint64_t *allowed; /* [V bits] of the next draw; NULL: all */
+  bool choice_alone;       /* nobody reads the log-probabilities */
   /* Constants as the reference's compiled code holds them. */
   float inverse_temp;
   bool top_p, min_p, xtc;

@@ -90,6 +90,7 @@ tern_status tern_model_open(const char *dir, const tern_model_options *opt, tern
   tern_model *m = mem_zalloc(sizeof *m);
   if (!m)
     return err_nomem(err, "model");
+  pthread_mutex_init(&m->bytes_lock, NULL);
   tern_status status = model_open(dir, opt, false, &m->net, err);
   if (status == TERN_OK)
     status = open_text(m, dir, err);
@@ -112,6 +113,9 @@ void tern_model_close(tern_model *m)
   tok_close(m->tok);
   model_close(m->net);
   mem_free(m->stop_ids);
+  tok_bytes_close(m->bytes);
+  tok_bytes_close(m->first_bytes);
+  pthread_mutex_destroy(&m->bytes_lock);
   mem_free(m);
 }
 

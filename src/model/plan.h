@@ -70,8 +70,8 @@ size_t plan_logits_bytes(const model_config *config);
  * scratch once the call returns. */
 typedef void plan_sink(void *user, int index, float *logits);
 
-/* For rows of which the place of the largest logit is enough. Where the backend can tell it (ops_backend.choose), such a
- * row comes here and not to the plan_sink, unless the largest is too near the next. */
+/* For rows of which the place of the largest logit is enough. Where the backend can tell it (ops_backend.choose), such
+ * a row comes here and not to the plan_sink, unless the largest is too near the next. */
 typedef struct plan_choice {
   const bool *enough; /* [wanted] */
   float apart;        /* how far ahead of all others the largest must be */

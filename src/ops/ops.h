@@ -382,9 +382,9 @@ typedef struct ops_backend {
    */
   size_t (*scratch_bytes)(const ops_context *cx, const ops_room *room);
   tern_status (*reserve)(ops_context *cx, const ops_room *room, tern_error *err);
-  /* For whoever wants no more of each row [width] of values than where its largest is: the index, where every other value
-   * is below the largest - apart; -1 where one is not, or a value is NaN, or the largest infinite. After what was queued.
-   * NULL: the host looks at the values itself. */
+  /* For whoever wants no more of each row [width] of values than where its largest is: the index, where every other
+   * value is below the largest - apart; -1 where one is not, or a value is NaN, or the largest infinite. After what was
+   * queued. NULL: the host looks at the values itself. */
   void (*choose)(ops_context *cx, const float *values, int rows, int width, float apart, int32_t *chosen);
   /* Whether it runs a record, some of which round to half types; NULL: every one. */
   bool (*takes)(const op_record *record);

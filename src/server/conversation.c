@@ -61,6 +61,7 @@ static void fill_jobs(conversation *v)
     j->options.max_tokens = r->max_tokens;
     j->options.stops = r->stops;
     j->options.n_stops = r->n_stops;
+    j->options.grammar = r->grammar;
     count_reasoning(v, &v->set->at[i]);
   }
 }
@@ -116,6 +117,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->number = q->number;
   v->request.fills = own.fills;
   v->request.ask = srv_ask(&v->fd);
+  v->request.schema_place = own.schema_place;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)

@@ -45,6 +45,7 @@ typedef struct conversation_own {
    * fields, whose list ends with one. Either may be NULL. */
   const conversation_name *names;
   const srv_fields *const *fields;
+  const char *schema_place; /* where the schema stands that became response_format's; NULL: there */
 } conversation_own;
 
 struct conversation {

@@ -56,14 +56,7 @@ static const srv_fields option_fields = SRV_FIELDS(option_rows, "options.");
   {"model", FIELD_IS_STRING, 0, 0, NULL, NULL, NULL, false}, {"stream", FIELD_IS_BOOL, 0, 0, NULL, NULL, NULL, false}, \
       {"options", FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false},                                                     \
       {"think", FIELD_IS_BOOL | FIELD_IS_STRING, 0, 0, NULL, NULL, "or a level that the template has", false},         \
-      {"format",                                                                                                       \
-       FIELD_IS_STRING | FIELD_IS_OBJECT,                                                                              \
-       0,                                                                                                              \
-       0,                                                                                                              \
-       NULL,                                                                                                           \
-       "\"\"",                                                                                                         \
-       "\"json\" and schemas need constrained decoding, which is not here yet",                                        \
-       false},                                                                                                         \
+      {"format", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, NULL, NULL, "\"json\", or a JSON Schema", false},            \
       {"logprobs", FIELD_IS_BOOL, 0, 0, "logprobs", NULL, NULL, false},                                                \
       {"top_logprobs", FIELD_IS_INT, 0, REPLY_MOST_TOP, "top_logprobs", NULL, "with logprobs", false},                 \
       {"keep_alive", FIELD_IS_STRING | REAL, 0, 0, NULL, NULL, "let be: the model stays", false},                      \
@@ -222,6 +215,22 @@ static bool join_logprobs(json_t *to)
          (!top || !json_object_del(to, "top_logprobs"));
 }
 
+static bool move_format(const json_t *root, json_t *to, oai_fault *fault)
+{
+  json_t *format = json_object_get(root, "format"), *moved;
+  const char *word = json_string_value(format);
+  if (!format || (word && !*word))
+    return true;
+  if (word && strcmp(word, "json") != 0)
+    return oai_wrong(fault, "format", "\"%.60s\": \"json\" or a JSON Schema is supported", word);
+  moved = word ? json_pack("{ss}", "type", "json_object")
+               : json_pack("{ss s{sO}}", "type", "json_schema", "json_schema", "schema", format);
+  if (moved && json_object_set_new(to, "response_format", moved) == 0)
+    return true;
+  err_nomem(&fault->err, "format");
+  return false;
+}
+
 /* The shared request that says what the checked body says; NULL: no memory, or the fault. */
 static json_t *shared_of(const server *s, const srv_fields *f, const json_t *root, oai_fault *fault)
 {
@@ -234,7 +243,8 @@ static json_t *shared_of(const server *s, const srv_fields *f, const json_t *roo
     err_nomem(&fault->err, "request");
   ok = ok && move_thinking(s, root, to, fault) && fields_move(f, root, to, fault) &&
        fields_move(&option_fields, options, to, fault) && move_length(options, to, fault) &&
-       move_look_back(s, options, to, fault) && fix_messages(json_object_get(to, "messages"), fault);
+       move_look_back(s, options, to, fault) && move_format(root, to, fault) &&
+       fix_messages(json_object_get(to, "messages"), fault);
   if (ok && f == &oll_generate_fields && is_raw(root) && !join_logprobs(to)) {
     err_nomem(&fault->err, "request");
     ok = false;
@@ -425,7 +435,8 @@ static bool is_chat(const conversation *v)
 /* ---- the routes ---- */
 
 #define NAMES                                                                                                          \
-  {"max_tokens", "options.num_predict"}, {"reasoning_effort", "think"}, {"chat_template_kwargs", "think"},             \
+  {"max_tokens", "options.num_predict"}, {"reasoning_effort", "think"}, {"response_format", "format"},                 \
+      {"chat_template_kwargs", "think"},                                                                               \
   {                                                                                                                    \
     NULL, NULL                                                                                                         \
   }
@@ -479,7 +490,8 @@ static void answer_body(server *s, const srv_request *q, json_t *root, const srv
                           .free = free_name,
                           .fills = json_integer_value(json_object_get(options, "num_predict")) < 0,
                           .names = chats ? chat_names : generate_names,
-                          .fields = tables};
+                          .fields = tables,
+                          .schema_place = "format"};
   const dialect *d = chats ? &chat_dialect : is_raw(root) ? &raw_dialect : &generate_dialect;
   conversation_answer(s, q, to, own, d, a);
 }

@@ -16,10 +16,11 @@ typedef struct oai_prompt {
 } oai_prompt;
 
 typedef struct oai_request {
-  bool counts; /* set before reading: the prompt is to be counted and may be longer than the context */
-  bool fills;  /* set before reading: the answer may go on until the context is full */
-  tok_ask ask; /* set before reading: whether the client waits; encoding its prompt may take long */
-  bool chat;   /* else a text completion */
+  bool counts;              /* set before reading: the prompt is to be counted and may be longer than the context */
+  bool fills;               /* set before reading: the answer may go on until the context is full */
+  tok_ask ask;              /* set before reading: whether the client waits; encoding its prompt may take long */
+  const char *schema_place; /* set before reading: how messages call the schema of response_format; NULL: so */
+  bool chat;                /* else a text completion */
   bool stream, include_usage;
   bool logprobs;
   int top_logprobs;
@@ -37,7 +38,10 @@ typedef struct oai_request {
   bool no_tools;       /* tool_choice "none": the model is shown none */
   bool one_call;       /* the answer ends after its first call */
   const char *effort;  /* reasoning_effort; NULL: not said */
-  parts_options parts; /* how the answers are taken apart */
+  bool formed;         /* the answer is to be JSON, under `schema`, which is NULL where it is to be any object */
+  const json_t *schema;
+  tern_grammar *grammar; /* that says so; NULL: none */
+  parts_options parts;   /* how the answers are taken apart */
   oai_prompt prompts[OAI_MOST_CHOICES];
   int n_prompts;
 } oai_request;
@@ -82,6 +86,9 @@ bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, 
 bool oai_read_parallel(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 bool oai_read_effort(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault);
+/* openai_format.c: response_format; then, once the prompt is known, the grammar of the answers. */
+bool oai_read_format(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
+bool oai_settle_format(const server *s, oai_request *r, oai_fault *fault);
 /* How the model writes calls: as the server was told, as the conversion said, as the template shows, which is the
  * reference's order behind the flag. NULL: that is not known. The model has a chat. */
 const calls_format *oai_calls_format(const server *s);

@@ -334,6 +334,7 @@ static const struct {
     {"tool_choice", true, FIELD_IS_STRING | FIELD_IS_OBJECT, oai_read_tool_choice},
     {"parallel_tool_calls", true, FIELD_IS_BOOL, oai_read_parallel},
     {"reasoning_effort", true, FIELD_IS_STRING, oai_read_effort},
+    {"response_format", false, FIELD_IS_OBJECT, oai_read_format},
 };
 
 /* ---- what is let be ---- */
@@ -360,7 +361,6 @@ static const struct {
     {"tool_choice", "\"auto\""},
     {"function_call", "\"none\""},
     {"function_call", "\"auto\""},
-    {"response_format", "{\"type\":\"text\"}"},
     {"modalities", "[\"text\"]"},
     {"echo", "false"},
     {"best_of", "1"},
@@ -555,6 +555,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
   *out = (oai_request){.counts = out->counts,
                        .fills = out->fills,
                        .ask = out->ask,
+                       .schema_place = out->schema_place,
                        .chat = is_chat,
                        .n = 1,
                        .sampling = s->options.sampling,
@@ -568,7 +569,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
   }
   if (!check_together(s, out, fault))
     return false;
-  if (!(is_chat ? read_messages : read_prompt)(s, out, fault))
+  if (!(is_chat ? read_messages : read_prompt)(s, out, fault) || !oai_settle_format(s, out, fault))
     return false;
   if (out->n_prompts * out->n > OAI_MOST_CHOICES)
     return oai_wrong(fault, "n", "%d answers to %d prompts are more than %d", out->n, out->n_prompts, OAI_MOST_CHOICES);
@@ -581,6 +582,7 @@ void oai_clear(oai_request *r)
     mem_free(r->prompts[i].ids);
   mem_free(r->bias_ids);
   mem_free(r->bias_values);
+  tern_grammar_close(r->grammar);
   json_decref(r->variables);
   json_decref(r->root);
   *r = (oai_request){0};

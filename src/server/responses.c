@@ -48,7 +48,7 @@ static const srv_field rows[] = {
     SAMPLING("seed"),
     SAMPLING("stop"),
     SAMPLING("chat_template_kwargs"),
-    {"text", FIELD_IS_OBJECT, 0, 0, NULL, "{} {\"format\":{\"type\":\"text\"}}", NULL, false},
+    {"text", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "format: text, json_object or json_schema", false},
     {"reasoning", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "effort, where the chat template has levels", false},
     {"tools", FIELD_IS_LIST, 0, 0, NULL, NULL, "functions", false},
     {"tool_choice", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, "tool_choice", NULL, "auto or none", false},
@@ -207,6 +207,35 @@ static bool move_include(const response *r, json_t *to, oai_fault *fault)
   return false;
 }
 
+/* text.format, whose members the older dialect has in an object of its own where there is a schema. */
+static bool move_format(const response *r, json_t *to, oai_fault *fault)
+{
+  static const srv_field members[] = {{"format", FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false}};
+  static const srv_fields fields = SRV_FIELDS(members, "text.");
+  json_t *text = json_object_get(r->body, "text"), *format, *moved;
+  if (!text)
+    return true;
+  if (!fields_check(&fields, text, fault)) {
+    fault->param = "text";
+    return false;
+  }
+  format = json_object_get(text, "format");
+  const char *type = json_string_value(json_object_get(format, "type"));
+  if (!format)
+    return true;
+  if (type && !strcmp(type, "json_schema")) {
+    json_t *own = json_copy(format);
+    json_object_del(own, "type");
+    moved = json_pack("{ss so}", "type", type, "json_schema", own);
+  } else {
+    moved = json_incref(format);
+  }
+  if (moved && json_object_set_new(to, "response_format", moved) == 0)
+    return true;
+  err_nomem(&fault->err, "text");
+  return false;
+}
+
 /* The shared request that says what the body says; NULL: the fault. */
 static json_t *shared_of(const server *s, const response *r, oai_fault *fault)
 {
@@ -215,7 +244,7 @@ static json_t *shared_of(const server *s, const response *r, oai_fault *fault)
   json_t *messages = resp_messages(r->items, earlier, json_object_get(r->body, "instructions"), fault);
   if (messages && to && json_object_set_new(to, "messages", messages) == 0 &&
       fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_reasoning(s, r, to, fault) &&
-      move_include(r, to, fault))
+      move_include(r, to, fault) && move_format(r, to, fault))
     return to;
   if (messages && fault->err.status == TERN_OK)
     err_nomem(&fault->err, "request");
@@ -660,7 +689,7 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 void resp_create(server *s, const srv_request *q, srv_response *a)
 {
   static const dialect is = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail, false};
-  static const conversation_name names[] = {{"messages", "input"}, {NULL, NULL}};
+  static const conversation_name names[] = {{"messages", "input"}, {"response_format", "text"}, {NULL, NULL}};
   static const srv_fields *const tables[] = {&resp_fields, &reasoning_fields, NULL};
   json_t *body;
   oai_fault fault = {0};
@@ -669,7 +698,8 @@ void resp_create(server *s, const srv_request *q, srv_response *a)
   response *r = open_response(s, q->number, body, &fault);
   json_t *root = r && fault.err.status == TERN_OK ? shared_of(s, r, &fault) : NULL;
   if (root) {
-    conversation_own own = {.data = r, .free = free_response, .names = names, .fields = tables};
+    conversation_own own = {
+        .data = r, .free = free_response, .names = names, .fields = tables, .schema_place = "text.format.schema"};
     conversation_answer(s, q, root, own, &is, a);
     return;
   }

@@ -218,17 +218,27 @@ static bool skip_stray_end(parts_reader *r, bool *wait)
   return true;
 }
 
+/* Whether what is held begins, white space aside, with something that is not the marker. */
+static bool begins_otherwise(const parts_reader *r, const char *text)
+{
+  size_t space = blanks(parts_at(r), parts_left(r)), n = parts_left(r) - space, most = strlen(text);
+  return memcmp(parts_at(r) + space, text, n < most ? n : most) != 0;
+}
+
 /* True: there is more to be told. */
 static bool step_content(parts_reader *r, answer_parts *out)
 {
   const calls_format *f = r->options.calls;
-  const marker all[] = {{r->options.reasoning ? r->options.reasoning->start : NULL, IN_REASONING},
+  if (!parts_left(r))
+    return false;
+  if (r->options.once && r->options.reasoning && begins_otherwise(r, r->options.reasoning->start))
+    r->begun = true;
+  bool may_reason = r->options.reasoning && !(r->options.once && r->begun);
+  const marker all[] = {{may_reason ? r->options.reasoning->start : NULL, IN_REASONING},
                         {f ? f->start : NULL, IN_CALL},
                         {f ? f->bare_start : NULL, IN_BARE_CALL}};
   size_t where = 0, keep;
   bool wait = false;
-  if (!parts_left(r))
-    return false;
   if (f && f->start && !*f->start &&
       (!r->begun || r->behind)) { /* the first letters tell whether the answer is calls */
     static const char tag[] = "<|python_tag|>";
@@ -249,7 +259,7 @@ static bool step_content(parts_reader *r, answer_parts *out)
     return false;
   const marker *m = parts_find(r, all, sizeof all / sizeof *all, 0, &where, &keep);
   if (!m) {
-    bool plain = !f && !r->options.reasoning;
+    bool plain = !f && !may_reason;
     if (plain)
       r->begun = true;
     if (parts_left(r) > keep)

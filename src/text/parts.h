@@ -65,6 +65,7 @@ void parts_free(answer_parts *p);
 typedef struct parts_options {
   const parts_reasoning *reasoning; /* NULL: none is looked for */
   bool opened;                      /* the prompt has begun it */
+  bool once;                        /* it stands at the beginning, or nowhere: what follows is content, markers too */
   const calls_format *calls;        /* NULL: none are looked for */
   const json_t *tools;              /* of the request; borrowed */
   bool pieces;                      /* calls come as they are written */

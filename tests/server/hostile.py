@@ -64,7 +64,7 @@ RANGES = {
 UNKNOWN = {
     "tools": [{"type": "function", "function": {"name": "f"}}],
     "tool_choice": "required",
-    "response_format": {"type": "json_object"},
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}},
     "functions": [{}],
     "modalities": ["audio"],
     "audio": {},

@@ -135,7 +135,7 @@ def test_load(s):
 WRONG = {
     CHAT: {
         "messages": [1, {}, [1], [{"role": "user", "content": "a", "images": ["x"]}], [{"role": 3, "content": "a"}], [{"role": "user", "content": 3}]],
-        "format": ["json", {"type": "object"}, 3],
+        "format": ["yaml", {"type": "objekt"}, 3],
         "tools": [[{"type": "function", "function": {"name": "f"}}], 3],
         "think": [True, "high", 3],
         "stream": [1, "yes"],
@@ -154,7 +154,7 @@ WRONG = {
         "template": ["{{ .Prompt }}"],
         "images": [["x"]],
         "context": [[1, 2]],
-        "format": ["json"],
+        "format": ["yaml"],
         "messages": [[]],
     },
 }
@@ -289,7 +289,7 @@ def test_package(s):
     tally.check("package: ps", client.ps().models[0].expires_at.year > 2300)
     shown = client.show("alias")
     tally.check("package: show", shown.modelinfo["llama.context_length"] == 1024 and shown.details.family == "llama")
-    for label, call in {"format": {"format": "json"}, "think": {"think": True}, "model": {"model": "other"}}.items():
+    for label, call in {"format": {"format": {"not": {}}}, "think": {"think": True}, "model": {"model": "other"}}.items():
         try:
             client.chat(**{"model": "alias", "messages": talk()["messages"], **call})
             tally.fail(f"package: {label}", "no error")

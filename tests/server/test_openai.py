@@ -47,7 +47,7 @@ def test_errors(client, openai, name):
     calls = {
         "tools": (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}),
         "model": (openai.NotFoundError, {"model": "gpt-9"}),
-        "response_format": (openai.BadRequestError, {"response_format": {"type": "json_object"}}),
+        "response_format": (openai.BadRequestError, {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}}),
     }
     for param, (kind, fields) in calls.items():
         try:

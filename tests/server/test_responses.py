@@ -220,7 +220,7 @@ WRONG = {
     "temperature": [-1, "hot"],
     "top_p": [2],
     "top_k": [-1],
-    "text": [{"format": {"type": "json_object"}}, {"format": {"type": "json_schema"}}, 3],
+    "text": [{"format": {"type": "yaml"}}, {"format": {"type": "json_schema"}}, {"verbosity": "low"}, 3],
     "reasoning": [{"effort": "high"}],
     "tools": [[{"type": "function", "name": "f", "parameters": {}}], [{"type": "web_search"}]],
     "tool_choice": ["required", {"type": "function", "name": "f"}],
@@ -289,7 +289,7 @@ def test_package(s):
     except openai.NotFoundError:
         tally.ok()
     try:
-        client.responses.create(**{**call, "text": {"format": {"type": "json_object"}}})
+        client.responses.create(**{**call, "text": {"format": {"type": "json_schema", "name": "x", "schema": {"not": {}}}}})
         tally.fail("package: format", "no error")
     except openai.BadRequestError as error:
         tally.check("package: format", error.param == "text", error)

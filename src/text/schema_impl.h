@@ -1,0 +1,69 @@
+/* schema_impl.h - what the files of the schema compiler share: the rules that every JSON text is made of. */
+#ifndef TERN_TEXT_SCHEMA_IMPL_H
+#define TERN_TEXT_SCHEMA_IMPL_H
+
+#include "base/mem.h"
+#include "text/schema.h"
+
+typedef enum schema_rule {
+  RULE_GAP,       /* white space after a bracket or a comma */
+  RULE_WIDE,      /* a character of more than one byte */
+  RULE_PLAIN,     /* a character of a string that needs no escape */
+  RULE_CHARACTER, /* a character of a string */
+  RULE_STRING,
+  RULE_NUMBER,
+  RULE_INTEGER,
+  RULE_VALUE, /* anything */
+  RULE_OBJECT,
+  RULE_ARRAY,
+  SCHEMA_RULES
+} schema_rule;
+
+typedef struct schema_item {
+  const json_t *schema;
+  uint32_t rule;
+  const char *path;
+} schema_item;
+
+typedef struct schema_compiler {
+  grammar *g;
+  const json_t *root;
+  const char *place;
+  schema_item *items; /* [n]; the first `done` have their code */
+  size_t n, capacity, done;
+  uint32_t rules[SCHEMA_RULES];
+  arena memory; /* of paths */
+} schema_compiler;
+
+/* schema_json.c */
+void schema_emit_rules(schema_compiler *c);
+void schema_call(schema_compiler *c, schema_rule rule);
+/* A call with nothing behind it. */
+void schema_leave(schema_compiler *c, uint32_t rule);
+/* A string of at least `least` characters and at most `most`; most < 0: any number. With its return. */
+void schema_emit_string(schema_compiler *c, json_int_t least, json_int_t most);
+/* A whole number from lo to hi, both within 18 digits; lo > hi: there is none. With its return. */
+void schema_emit_integer(schema_compiler *c, int64_t lo, int64_t hi);
+/* A value as it is, written without blanks. False: no memory. */
+bool schema_emit_literal(schema_compiler *c, const json_t *value);
+/* Never matches. */
+void schema_emit_never(schema_compiler *c);
+void schema_emit_nowhere(grammar *g);
+/* A key, with its quotes, that is none of names [n]. With its return. */
+tern_status schema_emit_other_key(schema_compiler *c, const char **names, size_t n, const char *path, tern_error *err);
+/* Anything up to the first `marker`, that included. With its return. */
+void schema_emit_until(schema_compiler *c, const char *marker);
+
+/* schema_pattern.c: a string that the regular expression is found in, with its return. Returns why it is refused; NULL:
+ * it is not. */
+const char *schema_emit_pattern(schema_compiler *c, const char *s, size_t n);
+/* The expression of a format; NULL: it is not known here. */
+const char *schema_format_pattern(const char *name);
+
+/* schema_ref.c: the schema that "#" or "#/…" names; NULL: there is none. */
+tern_status schema_find(const json_t *root, const char *ref, const json_t **out, tern_error *err);
+
+enum { SCHEMA_MOST_DIGITS = 18 };
+#define SCHEMA_MOST_INTEGER INT64_C(999999999999999999)
+
+#endif
