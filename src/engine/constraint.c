@@ -189,11 +189,10 @@ static bool is_empty(const constraint *c, const uint64_t *mask)
 /* Room for the mask of a state; NULL: no memory. */
 static uint64_t **mask_place(constraint *c, uint32_t state)
 {
-  size_t before = c->n_masks;
   if (c->bytes > MOST_MASKS)
     forget_masks(c);
   if (state >= c->n_masks) {
-    before = c->n_masks;
+    size_t before = c->n_masks;
     if (!mem_grow(&c->masks, &c->capacity, (size_t)state + 1, sizeof *c->masks))
       return NULL;
     memset(c->masks + before, 0, ((size_t)state + 1 - before) * sizeof *c->masks);

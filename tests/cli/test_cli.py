@@ -563,6 +563,16 @@ def test_run():
     expect("an extra stop id", 0, "run", MODEL, "x", *greedy, "--extra-eos-token", str(VOCAB - 1))
     for token in ("nonsense-token", "-1", str(VOCAB), "99999999999"):
         expect(f"an extra stop token {token}", 1, "run", MODEL, "x", *greedy, "--extra-eos-token", token, err=f"--extra-eos-token.*{token}")
+    done = expect("run --json-schema", 0, "run", MODEL, "x", "--json-schema", '{"enum": ["a b"]}')
+    tally.check("the answer is what the schema says", done and done.out == b'"a b"\n', done and done.out)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write('{"type": "integer", "minimum": 3, "maximum": 5}')
+        file.flush()
+        done = expect("run --json-schema FILE", 0, "run", MODEL, "x", "--json-schema", file.name)
+        tally.check("the answer is what the file says", done and done.out in (b"3\n", b"4\n", b"5\n"), done and done.out)
+    expect("a schema that is not enforced", 2, "run", MODEL, "x", "--json-schema", '{"not": {}}', err=r"--json-schema\.not")
+    expect("a schema that is none", 1, "run", MODEL, "x", "--json-schema", "nothing.json", err="--json-schema.*nothing.json")
+    expect("a schema and --ignore-eos", 2, "run", MODEL, "x", "--json-schema", "{}", "--ignore-eos", err="--ignore-eos")
     expect("a logit bias that is no JSON", 2, "run", MODEL, "x", "--logit-bias", "{5", err="--logit-bias")
     for number in ("NaN", "Infinity", "-Infinity", "1e400", "1e39", "true", '"1"'):
         expect(f"a logit bias of {number}", 2, "run", MODEL, "x", "--logit-bias", '{"5": %s}' % number, err="--logit-bias.*5")
