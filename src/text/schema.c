@@ -6,7 +6,6 @@
  */
 #include "text/schema.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,11 +73,6 @@ static const struct {
     {"additionalProperties", ABOUT_OBJECTS},
 };
 
-static tern_status wrong(const schema_item *at, const char *key, const char *why, tern_error *err)
-{
-  return err_set(err, TERN_E_USAGE, "%s.%.60s: %s", at->path, key, why);
-}
-
 /* What the schema's keywords are about. */
 static tern_status check_keywords(const schema_item *at, unsigned *all, tern_error *err)
 {
@@ -93,7 +87,7 @@ static tern_status check_keywords(const schema_item *at, unsigned *all, tern_err
     if (i < sizeof keywords / sizeof *keywords)
       *all |= keywords[i].what;
     else if (strncmp(key, "x-", 2) != 0 && !(!strcmp(key, "uniqueItems") && json_is_false(value)))
-      return wrong(at, key, "this keyword is not enforced here, and not ignored", err);
+      return schema_wrong(at, key, "this keyword is not enforced here, and not ignored", err);
   }
   return TERN_OK;
 }
@@ -144,7 +138,7 @@ static tern_status resolve(schema_compiler *c, const schema_item *at, const char
                            tern_error *err)
 {
   if (*ref != '#' || (ref[1] && ref[1] != '/'))
-    return wrong(at, "$ref", "only \"#\" and \"#/…\" within the schema are followed", err);
+    return schema_wrong(at, "$ref", "only \"#\" and \"#/…\" within the schema are followed", err);
   TRY(schema_find(c->root, ref, out, err));
   if (!*out)
     return err_set(err, TERN_E_USAGE, "%s.$ref: there is no \"%.100s\" in the schema", at->path, ref);
@@ -156,7 +150,7 @@ static tern_status emit_ref(schema_compiler *c, const schema_item *at, tern_erro
   const json_t *target = NULL;
   const char *ref = json_string_value(json_object_get(at->schema, "$ref"));
   if (!ref)
-    return wrong(at, "$ref", "must be a string", err);
+    return schema_wrong(at, "$ref", "must be a string", err);
   TRY(resolve(c, at, ref, &target, err));
   for (size_t i = 0; i < c->n; i++)
     if (c->items[i].schema == target) {
@@ -183,7 +177,7 @@ static tern_status emit_any_of(schema_compiler *c, const schema_item *at, const 
   gram_alternatives a = GRAM_ALTERNATIVES;
   char number[24];
   if (!n)
-    return wrong(at, key, "must be a list of schemas, and not empty", err);
+    return schema_wrong(at, key, "must be a list of schemas, and not empty", err);
   for (size_t i = 0; i < n && !c->g->over; i++) {
     snprintf(number, sizeof number, "%zu", i);
     gram_branch(c->g, &a, i + 1 < n);
@@ -196,7 +190,7 @@ static tern_status emit_any_of(schema_compiler *c, const schema_item *at, const 
 static tern_status emit_all_of(schema_compiler *c, const schema_item *at, tern_error *err)
 {
   if (json_array_size(json_object_get(at->schema, "allOf")) != 1)
-    return wrong(at, "allOf", "only a list of one schema is enforced here", err);
+    return schema_wrong(at, "allOf", "only a list of one schema is enforced here", err);
   return emit_any_of(c, at, "allOf", err);
 }
 
@@ -242,15 +236,11 @@ static tern_status read_types(const schema_item *at, unsigned keys, unsigned *ou
   for (size_t i = 0; i < n; i++) {
     unsigned one = kind_named(json_is_array(type) ? json_array_get(type, i) : type);
     if (!one)
-      return wrong(at, "type", "must be one or a list of null, boolean, integer, number, string, array, object", err);
+      return schema_wrong(at, "type", "must be one or a list of null, boolean, integer, number, string, array, object",
+                          err);
     *out |= one;
   }
-  return n ? TERN_OK : wrong(at, "type", "an empty list", err);
-}
-
-static bool is_whole(double x)
-{
-  return fabs(x) < 1e300 && x == floor(x);
+  return n ? TERN_OK : schema_wrong(at, "type", "an empty list", err);
 }
 
 static unsigned kinds_of(const json_t *value)
@@ -264,7 +254,7 @@ static unsigned kinds_of(const json_t *value)
   case JSON_INTEGER:
     return KIND_INTEGER | KIND_NUMBER;
   case JSON_REAL:
-    return is_whole(json_real_value(value)) ? KIND_INTEGER | KIND_NUMBER : KIND_NUMBER;
+    return schema_is_whole(json_real_value(value)) ? KIND_INTEGER | KIND_NUMBER : KIND_NUMBER;
   case JSON_STRING:
     return KIND_STRING;
   case JSON_ARRAY:
@@ -281,7 +271,7 @@ static tern_status emit_values(schema_compiler *c, const schema_item *at, unsign
 {
   json_t *list = json_object_get(at->schema, "enum"), *only = json_object_get(at->schema, "const");
   if (list && !json_array_size(list))
-    return wrong(at, "enum", "must be a list, and not empty", err);
+    return schema_wrong(at, "enum", "must be a list, and not empty", err);
   size_t n = list ? json_array_size(list) : 1;
   bool well = true;
   gram_alternatives a = GRAM_ALTERNATIVES;
@@ -300,108 +290,6 @@ static tern_status emit_values(schema_compiler *c, const schema_item *at, unsign
   return well ? TERN_OK : err_nomem(err, "schema");
 }
 
-/* ---- strings and numbers ---- */
-
-static tern_status read_count(const schema_item *at, const char *key, json_int_t fallback, json_int_t *out,
-                              tern_error *err)
-{
-  const json_t *value = json_object_get(at->schema, key);
-  *out = fallback;
-  if (!value)
-    return TERN_OK;
-  double x = json_number_value(value);
-  if (!json_is_number(value) || !is_whole(x) || x < 0 || x > 1e15)
-    return wrong(at, key, "must be a whole number from 0 up", err);
-  *out = (json_int_t)x;
-  return TERN_OK;
-}
-
-/* pattern, or a format, which is one. */
-static tern_status emit_pattern(schema_compiler *c, const schema_item *at, const char *key, tern_error *err)
-{
-  static const char *const others[] = {"pattern", "format", "minLength", "maxLength"};
-  const json_t *value = json_object_get(at->schema, key);
-  const char *text = json_string_value(value);
-  size_t n = json_string_length(value);
-  if (!text)
-    return wrong(at, key, "must be a string", err);
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (strcmp(others[i], key) != 0 && json_object_get(at->schema, others[i]))
-      return wrong(at, key, "beside another keyword about the string: not enforced here", err);
-  if (!strcmp(key, "format")) {
-    text = schema_format_pattern(text);
-    n = text ? strlen(text) : 0;
-    if (!text)
-      return wrong(at, key, "date, time, date-time, uuid and ipv4 are enforced here, others not", err);
-  }
-  const char *why = schema_emit_pattern(c, text, n);
-  return why ? wrong(at, key, why, err) : TERN_OK;
-}
-
-static tern_status emit_string(schema_compiler *c, const schema_item *at, tern_error *err)
-{
-  if (json_object_get(at->schema, "pattern"))
-    return emit_pattern(c, at, "pattern", err);
-  if (json_object_get(at->schema, "format"))
-    return emit_pattern(c, at, "format", err);
-  json_int_t least, most;
-  TRY(read_count(at, "minLength", 0, &least, err));
-  TRY(read_count(at, "maxLength", -1, &most, err));
-  schema_emit_string(c, least, most);
-  return TERN_OK;
-}
-
-/* A bound of whole numbers, within what is written: rounded inwards. `up`: it is a lower bound. */
-static tern_status read_bound(const schema_item *at, const char *key, bool up, bool strict, int64_t *bound,
-                              tern_error *err)
-{
-  const json_t *value = json_object_get(at->schema, key);
-  int64_t x;
-  if (!value)
-    return TERN_OK;
-  if (!json_is_number(value))
-    return wrong(at, key, "must be a number", err);
-  if (json_is_integer(value)) {
-    x = json_integer_value(value);
-  } else {
-    double real = json_real_value(value);
-    double inwards = up ? ceil(real) : floor(real);
-    strict = strict && inwards == real;
-    inwards = inwards < -2e18 ? -2e18 : inwards > 2e18 ? 2e18 : inwards;
-    x = (int64_t)inwards;
-  }
-  x = x < -2 * (SCHEMA_MOST_INTEGER + 1) ? -2 * (SCHEMA_MOST_INTEGER + 1) : x;
-  x = x > 2 * (SCHEMA_MOST_INTEGER + 1) ? 2 * (SCHEMA_MOST_INTEGER + 1) : x;
-  x += strict ? (up ? 1 : -1) : 0;
-  if (up ? x > *bound : x < *bound)
-    *bound = x;
-  return TERN_OK;
-}
-
-static tern_status emit_integer(schema_compiler *c, const schema_item *at, unsigned keys, tern_error *err)
-{
-  int64_t lo = -SCHEMA_MOST_INTEGER, hi = SCHEMA_MOST_INTEGER;
-  TRY(read_bound(at, "minimum", true, false, &lo, err));
-  TRY(read_bound(at, "exclusiveMinimum", true, true, &lo, err));
-  TRY(read_bound(at, "maximum", false, false, &hi, err));
-  TRY(read_bound(at, "exclusiveMaximum", false, true, &hi, err));
-  if (keys & ABOUT_NUMBERS)
-    schema_emit_integer(c, lo, hi);
-  else
-    schema_leave(c, c->rules[RULE_INTEGER]);
-  return TERN_OK;
-}
-
-static tern_status emit_number(schema_compiler *c, const schema_item *at, tern_error *err)
-{
-  static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
-  for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-    if (json_object_get(at->schema, bounds[i]))
-      return wrong(at, bounds[i], "enforced of integers alone, not of type number", err);
-  schema_leave(c, c->rules[RULE_NUMBER]);
-  return TERN_OK;
-}
-
 /* ---- lists ---- */
 
 typedef struct list_plan {
@@ -415,11 +303,11 @@ static tern_status plan_list(schema_compiler *c, const schema_item *at, list_pla
   const json_t *items = json_object_get(at->schema, "items");
   p->prefix = json_object_get(at->schema, "prefixItems");
   if (p->prefix && !json_is_array(p->prefix))
-    return wrong(at, "prefixItems", "must be a list of schemas", err);
+    return schema_wrong(at, "prefixItems", "must be a list of schemas", err);
   if (json_is_array(items))
-    return wrong(at, "items", "a list: call it prefixItems", err);
-  TRY(read_count(at, "minItems", 0, &p->least, err));
-  TRY(read_count(at, "maxItems", -1, &p->most, err));
+    return schema_wrong(at, "items", "a list: call it prefixItems", err);
+  TRY(schema_read_count(at, "minItems", 0, &p->least, err));
+  TRY(schema_read_count(at, "maxItems", -1, &p->most, err));
   p->item = items ? member_rule(c, at, items, "items", NULL) : c->rules[RULE_VALUE];
   return TERN_OK;
 }
@@ -507,11 +395,11 @@ static tern_status plan_object(schema_compiler *c, const schema_item *at, object
   p->properties = json_object_get(at->schema, "properties");
   p->required = json_object_get(at->schema, "required");
   if (p->properties && !json_is_object(p->properties))
-    return wrong(at, "properties", "must be an object", err);
+    return schema_wrong(at, "properties", "must be an object", err);
   if (p->required && !json_is_array(p->required))
-    return wrong(at, "required", "must be a list of names", err);
+    return schema_wrong(at, "required", "must be a list of names", err);
   if (others && !json_is_object(others) && !json_is_boolean(others))
-    return wrong(at, "additionalProperties", "must be a schema, true or false", err);
+    return schema_wrong(at, "additionalProperties", "must be a schema, true or false", err);
   if (json_object_size(p->properties) + json_array_size(p->required) > GRAM_MOST_RULES)
     return err_set(err, TERN_E_LIMIT, "%s: more than %d members", at->path, GRAM_MOST_RULES);
   p->any = others ? json_is_true(others) : !p->properties;
@@ -525,7 +413,7 @@ static tern_status plan_object(schema_compiler *c, const schema_item *at, object
     const char *name = json_string_value(json_array_get(p->required, i));
     bool known = json_object_get(p->properties, name ? name : "") != NULL;
     if (!name)
-      return wrong(at, "required", "must be a list of names", err);
+      return schema_wrong(at, "required", "must be a list of names", err);
     if (!known && json_is_false(others))
       return err_set(err, TERN_E_USAGE, "%s.required: \"%.60s\" is none of the properties", at->path, name);
     for (size_t k = 0; k < p->n && !known; k++)
@@ -656,11 +544,11 @@ static tern_status emit_kind(schema_compiler *c, const schema_item *at, kind one
     return TERN_OK;
   }
   case KIND_INTEGER:
-    return emit_integer(c, at, keys, err);
+    return schema_integer(c, at, keys & ABOUT_NUMBERS, err);
   case KIND_NUMBER:
-    return emit_number(c, at, err);
+    return schema_number(c, at, err);
   case KIND_STRING:
-    return emit_string(c, at, err);
+    return schema_string(c, at, err);
   case KIND_ARRAY:
     return emit_list(c, at, err);
   case KIND_OBJECT:
@@ -693,7 +581,7 @@ static tern_status check_alone(const schema_item *at, const char *key, unsigned 
 {
   if (!(keys & ~beside))
     return TERN_OK;
-  return wrong(at, key, "with other keywords that restrict the value beside it: not enforced here", err);
+  return schema_wrong(at, key, "with other keywords that restrict the value beside it: not enforced here", err);
 }
 
 static tern_status emit_schema(schema_compiler *c, const schema_item *at, tern_error *err)
@@ -711,7 +599,7 @@ static tern_status emit_schema(schema_compiler *c, const schema_item *at, tern_e
   TRY(check_keywords(at, &keys, err));
   TRY(read_types(at, keys, &types, err));
   if (keys & ABOUT_NULL && !json_is_boolean(json_object_get(at->schema, "nullable")))
-    return wrong(at, "nullable", "must be true or false", err);
+    return schema_wrong(at, "nullable", "must be true or false", err);
   if (json_is_true(json_object_get(at->schema, "nullable"))) {
     uint32_t other = gram_split(c->g);
     gram_text(c->g, "null", 4);

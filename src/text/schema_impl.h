@@ -35,6 +35,21 @@ typedef struct schema_compiler {
   arena memory; /* of paths */
 } schema_compiler;
 
+/* The error of a keyword: its path and what is wrong with it. */
+static inline tern_status schema_wrong(const schema_item *at, const char *key, const char *why, tern_error *err)
+{
+  return err_set(err, TERN_E_USAGE, "%s.%.60s: %s", at->path, key, why);
+}
+
+/* schema_scalar.c: code with its return. `bounded`: there are keywords about numbers. */
+tern_status schema_string(schema_compiler *c, const schema_item *at, tern_error *err);
+tern_status schema_integer(schema_compiler *c, const schema_item *at, bool bounded, tern_error *err);
+tern_status schema_number(schema_compiler *c, const schema_item *at, tern_error *err);
+bool schema_is_whole(double x);
+/* A keyword that counts something. */
+tern_status schema_read_count(const schema_item *at, const char *key, json_int_t fallback, json_int_t *out,
+                              tern_error *err);
+
 /* schema_json.c */
 void schema_emit_rules(schema_compiler *c);
 void schema_call(schema_compiler *c, schema_rule rule);

@@ -14,13 +14,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from home import BIG, MODEL, ORACLE, Home, library, on_terminal, refused, start, tally, tiny  # noqa: E402
 from standin import Fault, Hub  # noqa: E402
-from tally import Tally  # noqa: E402
 from terncli import BINARY, tern  # noqa: E402
-from test_pull import BIG, MODEL, ORACLE, Home, library, on_terminal, refused, tiny, start  # noqa: E402
 from waiting import DEADLINE, hear, hear_all, until  # noqa: E402
-
-tally = Tally()
 
 
 def blobs(home, repo):
@@ -493,10 +490,6 @@ def main():
         if not sys.argv[1:] or test.__name__ in sys.argv[1:]:
             with Hub() as hub:
                 test(hub)
-    import test_pull
-
-    tally.passed += test_pull.tally.passed  # refused() counts there
-    tally.failed += test_pull.tally.failed
     return tally.close()
 
 
