@@ -13,7 +13,7 @@ static void read_items(json_t *body)
 {
   oai_fault fault = {0};
   json_t *items = resp_items(json_object_get(body, "input"), "fuzz", &fault);
-  json_t *messages = items ? resp_messages(items, json_object_get(body, "instructions"), &fault) : NULL;
+  json_t *messages = items ? resp_messages(items, 0, json_object_get(body, "instructions"), &fault) : NULL;
   if (!messages && fault.err.status == TERN_OK)
     abort(); /* no reason given */
   for (size_t i = 0; i < json_array_size(messages); i++)
