@@ -40,7 +40,8 @@ static void give_piece(parts_reader *r, size_t i, answer_parts *out)
     r->begun_calls++;
     r->told_bytes = 0;
   }
-  parts_add(out, PART_CALL_TEXT, c->arguments.data + r->told_bytes, c->arguments.length - r->told_bytes);
+  if (c->arguments.length > r->told_bytes)
+    parts_add(out, PART_CALL_TEXT, c->arguments.data + r->told_bytes, c->arguments.length - r->told_bytes);
   r->told_bytes = c->arguments.length;
 }
 
