@@ -302,7 +302,8 @@ static void answer_whole(conversation *v, srv_response *a)
     take_apart(v, i, &v->set->at[i].taken.text, &v->set->at[i].end);
     text.failed |= v->said[i].failed;
   }
-  v->dialect->whole(v, &text);
+  if (!text.failed) /* else parts may lack names and texts */
+    v->dialect->whole(v, &text);
   srv_text(a, 200, &text);
 }
 
@@ -341,6 +342,8 @@ static void tell_piece(conversation *v, int i, buf *out)
   piece.n_tokens = left < PIECE_TOKENS ? left : PIECE_TOKENS;
   v->closed[i] = v->ended[i] && piece.n_tokens == left;
   take_apart(v, i, &piece.text, v->closed[i] ? &c->end : NULL);
+  if (v->said[i].failed) /* parts may lack names and texts then, and no dialect is to look */
+    return;
   v->dialect->delta(v, i, &piece, v->closed[i] ? &c->end : NULL, out);
   v->told[i] += piece.n_tokens;
   buf_clear(&c->taken.text);
