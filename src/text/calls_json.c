@@ -184,26 +184,37 @@ static head_state pass_start(span *text, const char *start)
   return HEAD_KNOWN;
 }
 
-head_state head_kimi(span text, calls_head *out)
+/* A head without the marker before it. */
+static head_state name_kimi(span text, calls_head *out)
 {
-  span at = text, rest;
-  head_state start = pass_start(&at, "<|tool_call_begin|>");
-  if (start != HEAD_KNOWN)
-    return start;
-  if (!span_cut(at, "<|tool_call_argument_begin|>", &out->id, &rest))
+  span rest;
+  if (!span_cut(text, "<|tool_call_argument_begin|>", &out->id, &rest))
     return HEAD_WAIT;
   out->id = span_trim(out->id);
   out->size = up_to(text, rest);
   return split_kimi(out->id, &out->name) ? HEAD_KNOWN : HEAD_NONE;
 }
 
+static head_state head_behind(calls_heading *heading, const char *start, span text, calls_head *out)
+{
+  span at = text;
+  head_state state = pass_start(&at, start);
+  if (state == HEAD_KNOWN)
+    state = heading(at, out);
+  out->size += up_to(text, at);
+  return state;
+}
+
+head_state head_kimi(span text, calls_head *out)
+{
+  return head_behind(name_kimi, "<|tool_call_begin|>", text, out);
+}
+
 static bool add_kimi(span text, call_list *out)
 {
-  span id, arguments, name;
-  if (!span_cut(text, "<|tool_call_argument_begin|>", &id, &arguments))
-    return false;
-  id = span_trim(id);
-  return split_kimi(id, &name) && calls_add(out, name, id, value_object(span_trim(arguments)));
+  calls_head head = {0};
+  return name_kimi(text, &head) == HEAD_KNOWN &&
+         calls_add(out, head.name, head.id, value_object(span_trim(span_skip(text, head.size))));
 }
 
 /* Calls between markers of their own, white space aside. */
@@ -232,39 +243,44 @@ bool read_kimi(const calls_format *f, const char *text, size_t n, const json_t *
   return span_find(whole, start) ? add_each(whole, start, "<|tool_call_end|>", add_kimi, out) : add_kimi(whole, out);
 }
 
-/* Of version 3.1, NAME<sep>{…}; of its forerunners, function<sep>NAME, a line end and an object in a fence. */
+/* Of version 3.1, NAME<sep>{…}; of its forerunners, function<sep>NAME, a line end and an object in a fence. A tool may
+ * be named "function": an object stands behind it then. */
+static head_state name_deepseek(span text, calls_head *out)
+{
+  span rest;
+  if (!span_cut(text, "<｜tool▁sep｜>", &out->name, &rest))
+    return HEAD_WAIT;
+  bool function = span_is(span_trim(out->name), "function");
+  if (function && !span_trim(rest).n)
+    return HEAD_WAIT;
+  out->fenced = function && *span_trim(rest).s != '{';
+  if (out->fenced && !span_cut(rest, "```json", &out->name, &rest))
+    return HEAD_WAIT;
+  out->name = span_trim(out->name);
+  out->size = up_to(text, rest);
+  return is_name(out->name) ? HEAD_KNOWN : HEAD_NONE;
+}
+
+head_state head_deepseek(span text, calls_head *out)
+{
+  return head_behind(name_deepseek, "<｜tool▁call▁begin｜>", text, out);
+}
+
 static bool add_deepseek(span text, call_list *out)
 {
-  static const char fence[] = "```json", close[] = "```";
-  span name, arguments;
-  if (!span_cut(text, "<｜tool▁sep｜>", &name, &arguments))
+  static const char close[] = "```";
+  calls_head head = {0};
+  if (name_deepseek(text, &head) != HEAD_KNOWN)
     return false;
-  if (span_is(span_trim(name), "function") && span_find(arguments, fence)) {
-    span_cut(arguments, fence, &name, &arguments);
+  span arguments = span_skip(text, head.size);
+  if (head.fenced) {
     arguments = span_trim(arguments);
     if (arguments.n < sizeof close ||
         memcmp(arguments.s + arguments.n - (sizeof close - 1), close, sizeof close - 1) != 0)
       return false;
     arguments.n -= sizeof close - 1;
   }
-  name = span_trim(name);
-  return is_name(name) && calls_add(out, name, (span){0}, value_object(arguments));
-}
-
-head_state head_deepseek(span text, calls_head *out)
-{
-  span at = text, rest;
-  head_state start = pass_start(&at, "<｜tool▁call▁begin｜>");
-  if (start != HEAD_KNOWN)
-    return start;
-  if (!span_cut(at, "<｜tool▁sep｜>", &out->name, &rest))
-    return HEAD_WAIT;
-  out->fenced = span_is(span_trim(out->name), "function");
-  if (out->fenced && !span_cut(rest, "```json", &out->name, &rest))
-    return HEAD_WAIT;
-  out->name = span_trim(out->name);
-  out->size = up_to(text, rest);
-  return is_name(out->name) ? HEAD_KNOWN : HEAD_NONE;
+  return calls_add(out, head.name, (span){0}, value_object(arguments));
 }
 
 bool read_deepseek(const calls_format *f, const char *text, size_t n, const json_t *tools, call_list *out)

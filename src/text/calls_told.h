@@ -22,6 +22,12 @@ typedef struct told_call {
   size_t end;  /* bytes of the block up to its end, once closed */
 } told_call;
 
+typedef enum told_phase {
+  TOLD_HEAD,      /* what stands before a call's arguments */
+  TOLD_ARGUMENTS, /* an object, or one argument after another */
+  TOLD_TAIL,      /* what ends the call */
+} told_phase;
+
 typedef struct calls_told {
   told_call *at; /* all but the last are whole */
   size_t n, capacity;
@@ -29,7 +35,7 @@ typedef struct calls_told {
   /* The machine's own. */
   size_t from; /* bytes that are done with */
   size_t seen; /* bytes that were looked through for what ends the piece that begins at `from` */
-  int phase;
+  told_phase phase;
   json_push outer, inner;
   buf word;               /* the key or string under way */
   int key;                /* what the last key says */
@@ -37,7 +43,10 @@ typedef struct calls_told {
   char *id;               /* that came before the name */
   size_t head, head_size; /* the call's beginning in the block */
   int depth;
-  char quote;
+  char quote;   /* that the string under way ends with; '\0': none */
+  bool marked;  /* it is one between markers */
+  bool fenced;  /* the arguments stand in a fence, which has not ended yet */
+  bool no_data; /* what looks like the beginning of CDATA is none */
 } calls_told;
 
 /* Looks on, up to the block's first n bytes. */

@@ -18,13 +18,12 @@ typedef struct cutter {
   const char *opening, *closing; /* what makes a block of a head and an argument */
   /* The head behind `from` of the block: its bytes are t->head, t->head_size then. */
   head_state (*head)(const struct cutter *c, span block, calls_told *t, span *name);
-  /* What stands at t->from: *size bytes, of which the first *taken are the argument. */
+  /* What stands at t->from: *size bytes, of which the first *taken are the argument. What belongs to none may go at
+   * once, and where an end was looked for in vain is t->seen: no byte is looked at again with every piece. */
   piece_state (*next)(const struct cutter *c, span block, calls_told *t, size_t *taken, size_t *size);
   const char *words[4]; /* of the family */
   bool quoted, cdata;
 } cutter;
-
-enum { IN_HEAD, IN_ARGUMENTS };
 
 static span behind(span block, size_t at)
 {
@@ -49,6 +48,13 @@ static size_t blanks(span a)
 }
 
 /* ---- for all families ---- */
+
+/* What stands between arguments. */
+static void pass_blanks(calls_told *t, size_t n)
+{
+  t->from += n;
+  t->seen = t->seen > t->from ? t->seen : t->from;
+}
 
 /* An argument, as the reader has it: "{…}" without its braces. */
 static void add_argument(const calls_format *f, const cutter *c, span block, size_t size, const json_t *tools,
@@ -84,7 +90,8 @@ static bool step_head(const cutter *c, span block, const json_t *tools, calls_to
   t->from = t->seen = t->head + t->head_size;
   t->depth = 0;
   t->quote = '\0';
-  t->phase = IN_ARGUMENTS;
+  t->marked = t->no_data = false;
+  t->phase = TOLD_ARGUMENTS;
   return true;
 }
 
@@ -99,9 +106,10 @@ static bool step_argument(const calls_format *f, const cutter *c, span block, co
     add_argument(f, c, block, taken, tools, t);
   t->from += size;
   t->seen = t->from;
+  t->no_data = false;
   if (state == PIECE_END) {
     told_close(t, t->from);
-    t->phase = IN_HEAD;
+    t->phase = TOLD_HEAD;
   }
   return true;
 }
@@ -109,7 +117,7 @@ static bool step_argument(const calls_format *f, const cutter *c, span block, co
 static void tell_cut(const calls_format *f, const cutter *c, span block, const json_t *tools, calls_told *t)
 {
   while (!t->stopped && !t->failed &&
-         (t->phase == IN_HEAD ? step_head(c, block, tools, t) : step_argument(f, c, block, tools, t)))
+         (t->phase == TOLD_HEAD ? step_head(c, block, tools, t) : step_argument(f, c, block, tools, t)))
     ;
 }
 
@@ -134,42 +142,50 @@ static head_state tag_head(const cutter *c, span block, calls_told *t, span *nam
   return HEAD_KNOWN;
 }
 
-/* The end of a value in CDATA, which may hold the argument's own end marker. True: that is where to look, if there is
- * more of it yet. */
-static bool in_cdata(const cutter *c, span argument, bool *whole)
+/* The end of a value in CDATA, which may hold the argument's own end marker. HEAD_KNOWN: that stands at t->seen;
+ * HEAD_NONE: it is no CDATA, or does not end the argument. */
+static head_state in_cdata(const cutter *c, span block, calls_told *t)
 {
-  span name, value, rest;
-  *whole = true;
-  if (!c->cdata || !span_cut(argument, ">", &name, &value) || begins_with(value, "<![CDATA[") == HEAD_NONE)
-    return false;
-  *whole = begins_with(value, "<![CDATA[") == HEAD_KNOWN && span_cut(value, "]]>", &name, &rest) &&
-           rest.n >= strlen(c->words[ARGUMENT_END]);
-  return *whole && span_starts(rest, c->words[ARGUMENT_END]);
+  span text = behind(block, t->from), name, value;
+  if (!c->cdata || t->no_data)
+    return HEAD_NONE;
+  bool named = span_cut(text, ">", &name, &value);
+  t->stopped |= (named ? name.n : text.n) > CALLS_LONGEST_HEAD;
+  head_state begins = named ? begins_with(value, "<![CDATA[") : HEAD_WAIT;
+  if (begins != HEAD_KNOWN || t->stopped)
+    return t->stopped ? HEAD_WAIT : begins;
+  size_t at = t->seen - t->from, least = (size_t)(value.s - text.s);
+  at = at > least ? at : least;
+  bool found = span_pass(text, "]]>", &at);
+  span rest = span_skip(text, at);
+  if (!found || rest.n < strlen(c->words[ARGUMENT_END])) {
+    t->seen = t->from + at - (found ? strlen("]]>") : 0);
+    return HEAD_WAIT;
+  }
+  bool ends = span_starts(rest, c->words[ARGUMENT_END]);
+  t->seen = ends ? t->from + at : t->from;
+  return ends ? HEAD_KNOWN : HEAD_NONE;
 }
 
 static piece_state tag_next(const cutter *c, span block, calls_told *t, size_t *taken, size_t *size)
 {
-  size_t space = blanks(behind(block, t->from));
-  span text = behind(block, t->from + space);
+  pass_blanks(t, blanks(behind(block, t->from)));
+  span text = behind(block, t->from);
   head_state end = begins_with(text, c->words[CALL_END]), argument = begins_with(text, c->words[ARGUMENT]);
-  bool whole;
   if (end == HEAD_KNOWN) {
-    *size = space + strlen(c->words[CALL_END]);
+    *size = strlen(c->words[CALL_END]);
     return PIECE_END;
   }
   if (argument != HEAD_KNOWN)
     return end == HEAD_WAIT || argument == HEAD_WAIT ? PIECE_WAIT : PIECE_NONE;
-  bool cdata = in_cdata(c, text, &whole);
-  if (!whole)
+  head_state data = in_cdata(c, block, t);
+  if (data == HEAD_WAIT)
     return PIECE_WAIT;
-  size_t at = t->seen > t->from + space ? t->seen - t->from - space : 0;
-  if (cdata) {
-    at = 0;
-    (void)span_pass(text, "]]>", &at);
-  }
+  t->no_data = data == HEAD_NONE;
+  size_t at = t->seen - t->from;
   bool found = span_pass(text, c->words[ARGUMENT_END], &at);
-  t->seen = t->from + space + at;
-  *taken = *size = space + at;
+  t->seen = t->from + at;
+  *taken = *size = at;
   return found ? PIECE_ARGUMENT : PIECE_WAIT;
 }
 
@@ -254,24 +270,34 @@ static bool may_be_line(span a)
   return a.n == 1 && *a.s == '\\';
 }
 
-static piece_state pair_next(const cutter *c, span block, calls_told *t, size_t *taken, size_t *size)
+/* A key, and what its value begins with. */
+static head_state pair_key(const cutter *c, span text, span *value)
 {
-  size_t space = lines(behind(block, t->from));
-  span text = behind(block, t->from + space), key, rest;
+  span key;
   head_state state = may_be_line(text) ? HEAD_WAIT : begins_with(text, c->words[KEY]);
   if (state != HEAD_KNOWN)
-    return state == HEAD_WAIT ? PIECE_WAIT : PIECE_NONE;
-  if (!span_cut(text, c->words[KEY_END], &key, &rest))
+    return state;
+  if (!span_cut(text, c->words[KEY_END], &key, value))
+    return HEAD_WAIT;
+  *value = span_skip(*value, lines(*value));
+  return may_be_line(*value) ? HEAD_WAIT : begins_with(*value, c->words[VALUE]);
+}
+
+static piece_state pair_next(const cutter *c, span block, calls_told *t, size_t *taken, size_t *size)
+{
+  pass_blanks(t, lines(behind(block, t->from)));
+  span text = behind(block, t->from), value;
+  head_state state = pair_key(c, text, &value);
+  size_t least = state == HEAD_KNOWN ? (size_t)(value.s - text.s) + strlen(c->words[VALUE]) : text.n;
+  size_t at = t->seen - t->from;
+  if (state == HEAD_NONE || least > CALLS_LONGEST_HEAD)
+    return PIECE_NONE;
+  if (state == HEAD_WAIT)
     return PIECE_WAIT;
-  rest = span_skip(rest, lines(rest));
-  state = may_be_line(rest) ? HEAD_WAIT : begins_with(rest, c->words[VALUE]);
-  if (state != HEAD_KNOWN)
-    return state == HEAD_WAIT ? PIECE_WAIT : PIECE_NONE;
-  size_t least = (size_t)(rest.s - text.s), at = t->seen > t->from + space ? t->seen - t->from - space : 0;
   at = at > least ? at : least;
   bool found = span_pass(text, c->words[VALUE_END], &at);
-  t->seen = t->from + space + at;
-  *taken = *size = space + at;
+  t->seen = t->from + at;
+  *taken = *size = at;
   return found ? PIECE_ARGUMENT : PIECE_WAIT;
 }
 
@@ -280,7 +306,8 @@ static void tell_pairs(const calls_format *f, const cutter *c, const char *brace
                        calls_told *t)
 {
   size_t space = blanks(block);
-  if (space == block.n)
+  t->stopped |= space > CALLS_LONGEST_HEAD;
+  if (space == block.n || t->stopped)
     return;
   if (strchr(braces, block.s[space]) && block.s[space])
     tell_json(f, block.s, block.n, tools, t);
@@ -321,17 +348,16 @@ static bool is_name(char c)
 /* One letter, or string marker, of a value. 0: it takes more text to tell. */
 static size_t scan_letter(const cutter *c, span text, calls_told *t)
 {
-  static const char marker = 'm'; /* in t->quote: the string is one between markers */
   const char *quote = c->words[QUOTE];
-  if (quote && (!t->quote || t->quote == marker)) {
+  if (quote && !t->quote) {
     head_state state = begins_with(text, quote);
     if (state != HEAD_NONE)
-      t->quote = state == HEAD_WAIT ? t->quote : t->quote ? '\0' : marker;
+      t->marked ^= state == HEAD_KNOWN;
     if (state != HEAD_NONE)
       return state == HEAD_WAIT ? 0 : strlen(quote);
   }
   char letter = *text.s;
-  if (t->quote == marker)
+  if (t->marked)
     return 1;
   if (t->quote && letter == '\\')
     return text.n > 1 ? 2 : 0;
@@ -351,7 +377,7 @@ static piece_state bracket_next(const cutter *c, span block, calls_told *t, size
 {
   while (t->seen < block.n) {
     char letter = block.s[t->seen];
-    bool outside = !t->quote && t->depth == 0, end = outside && letter == *c->closing;
+    bool outside = !t->quote && !t->marked && t->depth == 0, end = outside && letter == *c->closing;
     if (end || (outside && letter == ',')) {
       *taken = t->seen - t->from;
       bool nothing = blanks(behind(block, t->from)) >= *taken;

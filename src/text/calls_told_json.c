@@ -155,18 +155,19 @@ void tell_bare_json(const calls_format *f, const char *text, size_t n, const jso
 {
   static const char tag[] = "<|python_tag|>";
   (void)f;
-  for (; t->from < n && t->phase == 0 && json_push_is_blank(text[t->from]); t->from++)
-    ;
-  if (t->phase == 0 && n - t->from < sizeof tag - 1 && memcmp(text + t->from, tag, n - t->from) == 0)
-    return;
-  if (t->phase++ == 0 && span_starts((span){text + t->from, n - t->from}, tag))
-    t->from += sizeof tag - 1;
+  if (t->phase == TOLD_HEAD) {
+    while (t->from < n && json_push_is_blank(text[t->from]))
+      t->from++;
+    if (n - t->from < sizeof tag - 1 && memcmp(text + t->from, tag, n - t->from) == 0)
+      return;
+    if (span_starts((span){text + t->from, n - t->from}, tag))
+      t->from += sizeof tag - 1;
+    t->phase = TOLD_ARGUMENTS;
+  }
   tell_objects(text, n, tools, true, t);
 }
 
 /* ---- a head, an object, a tail ---- */
-
-enum { IN_HEAD, IN_OBJECT, IN_TAIL };
 
 static void tell_head(calls_heading *heading, const char *text, size_t n, const json_t *tools, calls_told *t)
 {
@@ -179,14 +180,14 @@ static void tell_head(calls_heading *heading, const char *text, size_t n, const 
   if (!told_begin(t, tools, head.name, head.id))
     return;
   t->from += head.size;
-  t->phase = IN_OBJECT;
-  t->quote = head.fenced;
+  t->phase = TOLD_ARGUMENTS;
+  t->fenced = head.fenced;
   t->inner = (json_push){0};
 }
 
 static void tell_object(const char *text, size_t n, calls_told *t)
 {
-  for (; t->from < n && t->phase == IN_OBJECT && !t->stopped; t->from++) {
+  for (; t->from < n && t->phase == TOLD_ARGUMENTS && !t->stopped; t->from++) {
     char c = text[t->from];
     t->stopped |= t->inner.state == PUSH_START && c != '{' && !json_push_is_blank(c);
     if (t->stopped)
@@ -196,7 +197,7 @@ static void tell_object(const char *text, size_t n, calls_told *t)
     if (t->inner.state != PUSH_DONE)
       continue;
     told_close(t, t->from + 1); /* or where its tail ends */
-    t->phase = IN_TAIL;
+    t->phase = TOLD_TAIL;
   }
 }
 
@@ -216,19 +217,19 @@ static int pass_word(const char *text, size_t n, const char *word, size_t *from)
 
 static void tell_tail(const char *tail, const char *text, size_t n, calls_told *t)
 {
-  if (t->quote) {
+  if (t->fenced) {
     int fence = pass_word(text, n, "```", &t->from);
     t->stopped |= fence < 0;
     if (fence <= 0)
       return;
-    t->quote = '\0';
+    t->fenced = false;
   }
   int found = pass_word(text, n, tail, &t->from);
   t->stopped |= found < 0;
   if (found <= 0)
     return;
   told_close(t, t->from);
-  t->phase = IN_HEAD;
+  t->phase = TOLD_HEAD;
 }
 
 /* tail NULL: a block has one call. */
@@ -237,9 +238,9 @@ static void tell_headed(calls_heading *heading, const char *tail, const char *te
 {
   for (size_t before = SIZE_MAX; before != t->from && !t->stopped && !t->failed;) {
     before = t->from;
-    if (t->phase == IN_HEAD)
+    if (t->phase == TOLD_HEAD)
       tell_head(heading, text, n, tools, t);
-    else if (t->phase == IN_OBJECT)
+    else if (t->phase == TOLD_ARGUMENTS)
       tell_object(text, n, t);
     else if (tail)
       tell_tail(tail, text, n, t);

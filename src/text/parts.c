@@ -187,12 +187,20 @@ const marker *parts_find(const parts_reader *r, const marker *all, size_t n, siz
   return found;
 }
 
+/* The white space that what is held begins with: none of it is looked at again when more comes. */
+static size_t held_blanks(parts_reader *r)
+{
+  size_t known = r->blank_end > r->from ? r->blank_end : r->from;
+  r->blank_end = known + blanks(r->held.data + known, r->held.length - known);
+  return r->blank_end - r->from;
+}
+
 /* ---- content ---- */
 
 /* The next n bytes are content. White space alone behind a marker waits for what follows it. */
 static bool give_content(parts_reader *r, size_t n, bool marker_follows, answer_parts *out)
 {
-  bool blank = blanks(parts_at(r), n) == n;
+  bool blank = held_blanks(r) >= n;
   if (blank && (r->behind || !r->begun) && !marker_follows && n)
     return false;
   r->gap = blank && (r->behind || !r->begun) ? n : 0;
@@ -208,7 +216,7 @@ static bool give_content(parts_reader *r, size_t n, bool marker_follows, answer_
 static bool skip_stray_end(parts_reader *r, bool *wait)
 {
   const calls_format *f = r->options.calls;
-  size_t space = blanks(parts_at(r), parts_left(r)), size = r->called && r->behind && f->bare_end ? strlen(f->end) : 0;
+  size_t space = held_blanks(r), size = r->called && r->behind && f->bare_end ? strlen(f->end) : 0;
   size_t have = parts_left(r) - space < size ? parts_left(r) - space : size;
   bool same = size && memcmp(parts_at(r) + space, f->end, have) == 0;
   *wait = same && have < size && have;
@@ -219,9 +227,9 @@ static bool skip_stray_end(parts_reader *r, bool *wait)
 }
 
 /* Whether what is held begins, white space aside, with something that is not the marker. */
-static bool begins_otherwise(const parts_reader *r, const char *text)
+static bool begins_otherwise(parts_reader *r, const char *text)
 {
-  size_t space = blanks(parts_at(r), parts_left(r)), n = parts_left(r) - space, most = strlen(text);
+  size_t space = held_blanks(r), n = parts_left(r) - space, most = strlen(text);
   return memcmp(parts_at(r) + space, text, n < most ? n : most) != 0;
 }
 
@@ -242,7 +250,7 @@ static bool step_content(parts_reader *r, answer_parts *out)
   if (f && f->start && !*f->start &&
       (!r->begun || r->behind)) { /* the first letters tell whether the answer is calls */
     static const char tag[] = "<|python_tag|>";
-    size_t space = blanks(parts_at(r), parts_left(r)), n = parts_left(r) - space;
+    size_t space = held_blanks(r), n = parts_left(r) - space;
     size_t most = n < sizeof tag - 1 ? n : sizeof tag - 1;
     if (n && *(parts_at(r) + space) != '{' && memcmp(parts_at(r) + space, tag, most) != 0) {
       r->begun = true;
@@ -257,7 +265,7 @@ static bool step_content(parts_reader *r, answer_parts *out)
     return true;
   if (wait)
     return false;
-  const marker *m = parts_find(r, all, sizeof all / sizeof *all, 0, &where, &keep);
+  const marker *m = parts_find(r, all, sizeof all / sizeof *all, held_blanks(r), &where, &keep); /* none begins so */
   if (!m) {
     bool plain = !f && !may_reason;
     if (plain)
@@ -357,6 +365,7 @@ static void drop_done(parts_reader *r)
   size_t done = r->from - r->gap, n = r->held.length - done;
   if (done < n || !done)
     return;
+  r->blank_end = r->blank_end > done ? r->blank_end - done : 0;
   memmove(r->held.data, r->held.data + done, n);
   r->held.data[n] = '\0';
   r->held.length = n;
@@ -396,7 +405,7 @@ void parts_end(parts_reader *r, bool cut, answer_parts *out)
   }
   switch (r->state) {
   case IN_CONTENT:
-    if (!(r->behind && blanks(parts_at(r), parts_left(r)) == parts_left(r)))
+    if (!(r->behind && held_blanks(r) == parts_left(r)))
       parts_add(out, PART_CONTENT, parts_at(r), parts_left(r));
     break;
   case IN_REASONING:
@@ -407,5 +416,5 @@ void parts_end(parts_reader *r, bool cut, answer_parts *out)
     end_calls(r, cut, out);
   }
   buf_clear(&r->held);
-  r->from = 0;
+  r->from = r->blank_end = 0;
 }

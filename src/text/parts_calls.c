@@ -119,8 +119,11 @@ void parts_refuse_calls(parts_reader *r, size_t skip, size_t size, answer_parts 
 {
   const calls_told *t = &r->told;
   size_t whole = t->n > 1 ? skip + t->at[t->n - 2].end : 0, gap = whole ? 0 : r->gap;
-  if (t->n && r->options.pieces)
+  if (t->n && r->options.pieces) {
+    if (!r->told_bytes) /* no text at all is how clients write a call without arguments */
+      parts_add(out, PART_CALL_TEXT, "{", 1);
     parts_new(out, PART_CALL_LOST);
+  }
   parts_add(out, PART_CONTENT, parts_at(r) + whole - gap, size - whole + gap);
   end_block(r, size);
   r->behind = r->called = false;

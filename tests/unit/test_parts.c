@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "text/parts.h"
@@ -62,6 +63,7 @@ static void print_pieces(const answer_parts *p, buf *out)
       buf_add(&arguments, one->text.data, one->text.length);
       break;
     case PART_CALL_END:
+      assert_non_null(open);
       buf_addf(out, "%scall %s%s%s%s|", last == PART_CALL ? "" : "|", open->call.name, arguments.data,
                open->call.id ? "#" : "", open->call.id ? open->call.id : "");
       last = PART_CALL;
@@ -69,6 +71,7 @@ static void print_pieces(const answer_parts *p, buf *out)
       break;
     case PART_CALL_LOST:
       assert_non_null(open);
+      assert_true(arguments.length > 0); /* so a call without arguments looks */
       json_t *tree = arguments.length ? json_loads(arguments.data, 0, NULL) : NULL;
       assert_null(tree); /* nobody takes it for a whole call */
       open = NULL;
@@ -165,12 +168,17 @@ static const sample samples[] = {
      "call f{\"s\": \"</function></tool_call>\"}|"},
     {"qwen3_coder", NULL, false, true, "<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n",
      "C:<tool_call>\n<function=f>\n<parameter=n>\n1\n</parameter>\n|"},
+    {"qwen3_coder", NULL, false, true, "<tool_call>\n<function=f>\n<parameter=n>\n1",
+     "C:<tool_call>\n<function=f>\n<parameter=n>\n1|"},
     {"qwen3_coder", NULL, false, false, "Write <function=NAME></function>.", "C:Write <function=NAME></function>.|"},
     {"minicpm5", NULL, false, false,
      "Hm.\n<function name=\"f\"><param name=\"n\">3</param><param "
      "name=\"s\"><![CDATA[a</param>\n<b>]]></param></function>\n"
      "<function name=\"f\"></function>",
      "C:Hm.\n|call f{\"n\": 3, \"s\": \"a</param>\\n<b>\"}|call f{}|"},
+    {"minicpm5", NULL, false, false,
+     "<function name=\"f\"> <param name=\"s\"><![CDATA[a</param>\n<param name=\"t\">]]></b></param> </function>",
+     "call f{\"s\": \"<![CDATA[a\", \"t\": \"]]></b>\"}|"},
     {"minicpm5", NULL, false, false, "<function name=\"nobody\"></function>",
      "C:<function name=\"nobody\"></function>|"},
     {"seed_oss", NULL, false, false,
@@ -194,6 +202,10 @@ static const sample samples[] = {
      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{\"a\": "
      "\"`\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "call f{\"n\": 1}|call g{\"a\": \"`\"}|"},
+    {"deepseek_v31", NULL, false, false,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{\"s\": "
+     "\"```json\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "call function{\"s\": \"```json\"}|"},
     {"deepseek_v32", NULL, false, false,
      "\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">1 > 0"
      "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"b\" string=\"false\">[1, null]</｜DSML｜parameter>\n"
@@ -399,6 +411,73 @@ static void repeated_end_markers_cost_what_their_text_does(void **state)
   }
 }
 
+static double processor_seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What `n` bytes cost that come four at a time. */
+static double feeding(const parts_options *o, const char *begin, const char *fill, size_t n)
+{
+  parts_reader *r = parts_open(o);
+  answer_parts got = {0};
+  double before = processor_seconds();
+  parts_feed(r, begin, strlen(begin), &got);
+  for (size_t i = 0; i < n; i += 4)
+    parts_feed(r, fill, 4, &got);
+  double spent = processor_seconds() - before;
+  assert_false(got.failed);
+  parts_free(&got);
+  parts_close(r);
+  return spent;
+}
+
+/* Four times as much may cost eight times as much, and not sixteen: in processor time, which other programs leave be.
+ */
+static void pieces_cost_what_their_text_does(void **state)
+{
+  static const struct {
+    const char *format, *begin, *fill;
+  } cases[] = {
+      {"minicpm5", "<function name=\"f\"><param name=\"k\"><![CDATA[", "abc\n"},
+      {"minicpm5", "<function name=\"f\"><param name=\"k\"><![CDATA[", "]]> "},
+      {"minicpm5", "<function name=\"f\"><param name=\"k\"><![CDATA[a]]>b", "]]> "},
+      {"minicpm5", "<function name=\"f\"><param name=\"k\">", "abc\n"},
+      {"minicpm5", "<function name=\"f\"><param name=\"k", "abc\n"},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n", "    "},
+      {"qwen3_coder", "<tool_call>\n", "    "},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=k>\n", "<!!!"},
+      {"glm47", "<tool_call>", "    "},
+      {"glm47", "<tool_call>f<arg_key>", "abc\n"},
+      {"glm47", "<tool_call>f<arg_key>k</arg_key>", "    "},
+      {"glm47", "<tool_call>f<arg_key>k</arg_key><arg_value>", "abc\n"},
+      {"glm47", "<tool_call>f<arg_key>k</arg_key><arg_value>v</arg_value>", "\\n  "},
+      {"longcat", "<longcat_tool_call>f", "abc\n"},
+      {"pythonic", "<|tool_call_start|>[f(", "    "},
+      {"pythonic", "<|tool_call_start|>[f(k=\"", "abc\n"},
+      {"gemma4", "<|tool_call>call:f{k:<|\"|>", "abc\n"},
+      {"json_tools", "<tool_call>{\"name\": \"f\", ", "    "},
+      {"json_tools", "", "    "},
+      {"kimi_k2", "<|tool_calls_section_begin|>", "    "},
+      {"deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}", "    "},
+      {"mistral", "[TOOL_CALLS]f[ARGS]{\"k\": \"", "abc "},
+      {"llama3_json", "", "    "},
+      {"harmony", "<|channel|>commentary to=functions.f", "    "},
+  };
+  enum { SOME = 100000 };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    parts_options o = {.calls = calls_find(cases[i].format), .tools = tools, .pieces = true};
+    double one = feeding(&o, cases[i].begin, cases[i].fill, SOME);
+    double four = feeding(&o, cases[i].begin, cases[i].fill, 4 * SOME);
+    if (four > 8 * one + 0.1)
+      fail_msg("%s: %s and %s: %.2f s, and %.2f s of four times as much", cases[i].format, cases[i].begin,
+               cases[i].fill, one, four);
+  }
+}
+
 /* A scan that goes on says what one from the beginning says. */
 static void scans_go_on(void **state)
 {
@@ -474,6 +553,7 @@ int main(void)
       cmocka_unit_test(random_texts_are_not_lost),
       cmocka_unit_test(long_texts_do_not_depend_on_cuts),
       cmocka_unit_test(repeated_end_markers_cost_what_their_text_does),
+      cmocka_unit_test(pieces_cost_what_their_text_does),
       cmocka_unit_test(scans_go_on),
       cmocka_unit_test(prompts_open_reasoning),
       cmocka_unit_test(memory_runs_out_without_harm),
