@@ -36,10 +36,6 @@ set --
 for target in build-asan/tests/fuzz_*; do
   if [ -f "$target" ] && [ -x "$target" ]; then set -- "$@" "$target"; fi
 done
-if [ $# = 0 ]; then
-  echo "fuzz: no targets in build-asan/tests: build them first (make asan)" >&2
-  exit 1
-fi
 said=build-asan/fuzz.log
 printf '%s\0' "$@" | xargs -0 -n 1 -P "$(nproc)" scripts/fuzz.sh "$runs" "$seconds" | tee "$said"
 passed=$(grep -c '^fuzz [a-z_0-9]*: ' "$said") || :

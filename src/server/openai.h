@@ -103,6 +103,13 @@ void oai_answer_fault(srv_response *a, const oai_fault *f);
 /* openai_messages.c: makes messages what templates take: text parts are joined, null content is "", arguments of tool
  * calls become objects, a developer is the system where the template knows none. In place. */
 bool oai_fix_messages(const server *s, json_t *messages, oai_fault *fault);
+/* The tree of a call's arguments, which are a string. A key may stand twice there, as models write and streams tell it:
+ * the last one counts, as where the call was read as a whole. New reference; NULL: it is no JSON. */
+json_t *oai_arguments(const json_t *text);
+/* Whether arguments are what a stream leaves of a call that was never whole: nothing, or an object's beginning. */
+bool oai_is_unfinished(const json_t *arguments);
+/* Whether a text has what a model would have written of a call: what begins one in some format, and its name behind. */
+bool oai_says_call(const char *content, const char *name);
 
 /* openai_write.c */
 typedef struct oai_writer {

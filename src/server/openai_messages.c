@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "format/json_util.h"
 #include "server/openai.h"
+#include "text/calls.h"
 #include "text/json_push.h"
 
 static bool wrong_at(oai_fault *fault, size_t i, const char *what, const char *wanted)
@@ -77,11 +78,12 @@ static bool fix_content(json_t *message, size_t at, oai_fault *fault)
 
 /* ---- tool calls of an assistant's turn ---- */
 
-/* Whether arguments are the beginning of an object: a stream had told of a call that was cut, or turned out to be none.
- */
-static bool is_unfinished(const json_t *call)
+/* A stream had told of a call that was cut, or turned out to be none. Of one that ended by an error there may be
+ * nothing. */
+bool oai_is_unfinished(const json_t *arguments)
 {
-  const json_t *arguments = json_object_get(json_object_get(call, "function"), "arguments");
+  if (json_is_string(arguments) && !json_string_length(arguments))
+    return true;
   json_push p = {0};
   buf text = {0};
   for (size_t i = 0; i < json_string_length(arguments); i++)
@@ -90,27 +92,60 @@ static bool is_unfinished(const json_t *call)
   return p.depth && p.object[0] && p.state != PUSH_STUCK;
 }
 
-/* Calls that were never whole go: what the model wrote of them stands in the message's content. */
+bool oai_says_call(const char *content, const char *name)
+{
+  for (size_t i = 0; content && name && *name && calls_at(i); i++) {
+    const calls_format *f = calls_at(i);
+    const char *begins[] = {f->start && !*f->start ? "{" : f->start, f->bare_start, f->channels ? "functions." : NULL};
+    for (size_t k = 0; k < sizeof begins / sizeof *begins; k++) {
+      const char *at = begins[k] ? strstr(content, begins[k]) : NULL;
+      if (at && strstr(at, name))
+        return true;
+    }
+  }
+  return false;
+}
+
+/* Calls that were never whole go, where what the model wrote of them stands in the message's content: a stream said it
+ * there. Others are the client's, and wrong. */
 static void drop_unfinished(json_t *message, json_t *calls)
 {
-  for (size_t i = json_array_size(calls); i--;)
-    if (is_unfinished(json_array_get(calls, i)))
+  const char *content = json_string_value(json_object_get(message, "content"));
+  for (size_t i = json_array_size(calls); i--;) {
+    const json_t *function = json_object_get(json_array_get(calls, i), "function");
+    if (oai_is_unfinished(json_object_get(function, "arguments")) &&
+        oai_says_call(content, json_string_value(json_object_get(function, "name"))))
       json_array_remove(calls, i);
+  }
   if (!json_array_size(calls))
     json_object_del(message, "tool_calls");
 }
 
-/* Templates want arguments as an object; clients send its text. */
+json_t *oai_arguments(const json_t *text)
+{
+  json_t *parsed;
+  tern_error err = {0};
+  const char *letters = json_string_value(text);
+  size_t n = json_string_length(text);
+  if (jsonu_parse("arguments", letters, n, &parsed, &err) == TERN_OK)
+    return parsed;
+  return json_loadb(letters, n, JSON_ALLOW_NUL, NULL);
+}
+
+/* Templates want arguments as an object; clients send its text. None are an empty one, as where a model writes none. */
 static bool fix_arguments(json_t *function, size_t at, oai_fault *fault)
 {
   json_t *arguments = json_object_get(function, "arguments"), *parsed;
+  if (!arguments && json_object_set_new(function, "arguments", json_object())) {
+    err_nomem(&fault->err, "messages");
+    return false;
+  }
   if (!json_is_string(arguments))
     return !arguments || json_is_object(arguments) || json_is_null(arguments) ||
            wrong_at(fault, at, "arguments of a tool call", "must be the text of a JSON object");
   if (!json_string_length(arguments))
     return true;
-  if (jsonu_parse("arguments", json_string_value(arguments), json_string_length(arguments), &parsed, &fault->err) !=
-      TERN_OK)
+  if (!(parsed = oai_arguments(arguments)))
     return wrong_at(fault, at, "arguments of a tool call", "must be the text of a JSON object");
   bool finite = jsonu_finite(parsed);
   json_object_set_new(function, "arguments", parsed);
@@ -121,9 +156,11 @@ static bool fix_each_call(const json_t *calls, size_t at, oai_fault *fault)
 {
   for (size_t i = 0; i < json_array_size(calls); i++) {
     json_t *call = json_array_get(calls, i), *function = json_object_get(call, "function");
-    if (!json_is_object(call) || (function && !json_is_object(function)))
+    if (!json_is_object(function))
       return wrong_at(fault, at, "tool_calls", "each must be an object with a \"function\" that is one");
-    if (function && !fix_arguments(function, at, fault))
+    if (!json_is_string(json_object_get(function, "name")))
+      return wrong_at(fault, at, "name of a tool call", "must be a string");
+    if (!fix_arguments(function, at, fault))
       return false;
   }
   return true;

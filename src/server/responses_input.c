@@ -112,6 +112,8 @@ static json_t *joined(const json_t *content, const char *const *types, size_t at
 /* ---- messages ---- */
 
 typedef struct reading {
+  const json_t *items;
+  size_t i; /* of those, the one that is read */
   json_t *messages;
   json_t *reasoning; /* that came last, for the turn behind it; NULL: none */
   json_t *names;     /* of calls, by their ids: an output has its call's name */
@@ -160,12 +162,30 @@ static bool is_incomplete(const json_t *item)
   return status && !strcmp(status, "incomplete");
 }
 
+/* Whether what the model wrote of a call that was never whole stands in a message behind it, of the same turn. */
+static bool is_said_behind(const reading *r, const char *name)
+{
+  static const char *const types[] = {"output_text", "text", NULL};
+  for (size_t i = r->i + 1; i < json_array_size(r->items); i++) {
+    const json_t *item = json_array_get(r->items, i);
+    if (strcmp(text_at(item, "type"), "message") != 0) /* resp_items: each has one */
+      continue;
+    if (strcmp(role_of(item), "assistant") != 0)
+      return false;
+    oai_fault ignored = {0};
+    json_t *content = joined(json_object_get(item, "content"), types, i, &ignored);
+    bool says = content && oai_says_call(json_string_value(content), name);
+    json_decref(content);
+    if (says)
+      return true;
+  }
+  return false;
+}
+
 static bool is_object_text(const json_t *text)
 {
-  json_t *parsed;
-  if (jsonu_parse("arguments", json_string_value(text), json_string_length(text), &parsed, NULL) != TERN_OK)
-    return false;
-  bool is = jsonu_finite(parsed);
+  json_t *parsed = oai_arguments(text);
+  bool is = parsed && jsonu_finite(parsed);
   json_decref(parsed);
   return is;
 }
@@ -177,7 +197,7 @@ static bool read_call(reading *r, const json_t *item)
   if (!id || !name || !arguments || !has_only(item, keys))
     return wrong_item(r->fault, r->at, "a function_call has call_id, name and arguments, which are strings");
   json_object_set_new(r->names, id, json_string(name));
-  if (is_incomplete(item)) /* its text stands in the message behind it */
+  if ((is_incomplete(item) || oai_is_unfinished(json_object_get(item, "arguments"))) && is_said_behind(r, name))
     return true;
   if (*arguments && !is_object_text(json_object_get(item, "arguments")))
     return wrong_item(r->fault, r->at, "arguments: must be the text of a JSON object");
@@ -282,11 +302,11 @@ static bool join_system(json_t *messages, const json_t *instructions, oai_fault 
 
 json_t *resp_messages(const json_t *items, size_t earlier, const json_t *instructions, oai_fault *fault)
 {
-  reading r = {.messages = json_array(), .names = json_object(), .fault = fault};
+  reading r = {.items = items, .messages = json_array(), .names = json_object(), .fault = fault};
   bool ok = (r.messages && r.names) || no_memory(fault);
-  for (size_t i = 0; ok && i < json_array_size(items); i++) {
-    r.at = i < earlier ? 0 : i - earlier;
-    ok = read_item(&r, json_array_get(items, i));
+  for (; ok && r.i < json_array_size(items); r.i++) {
+    r.at = r.i < earlier ? 0 : r.i - earlier;
+    ok = read_item(&r, json_array_get(items, r.i));
   }
   ok = ok && join_system(r.messages, instructions, fault);
   json_decref(r.names);

@@ -24,11 +24,15 @@ TEXT = "Aix, Brest, Caen, Dijon, Evreux, Foix, Gap, Hyeres, Istres"
 ONE = f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{TEXT}", "days": 3}}}}\n</tool_call>'
 BROKEN = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Lyon, Metz", "days": three}}\n</tool_call>'
 LIST = '<tool_call>[{"name": "ping", "arguments": {}}, {"name": "get_weather", "arguments": {"city": "Nice" oh}}]</tool_call>'
+EARLY = '<tool_call>\n{"name": "ping", "arguments": [1, 2]}\n</tool_call>'
+TWICE = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo", "city": "Rome"}}\n</tool_call>'
 SCRIPTS = {
     "§long": "I look.\n" + ONE,
     "§pair": ONE.replace("Aix, Brest", "Pau, Rennes") + '\n<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>',
     "§broken": "So: " + BROKEN + " was that.",
     "§list": LIST,
+    "§early": EARLY,
+    "§twice": TWICE,
     "§after": "That went wrong.",
 }
 # What stands in the content, and the whole calls.
@@ -37,8 +41,10 @@ WANT = {
     "§pair": ("", [("get_weather", {"city": TEXT.replace("Aix, Brest", "Pau, Rennes"), "days": 3}), ("ping", {})]),
     "§broken": (SCRIPTS["§broken"], []),
     "§list": (', {"name": "get_weather", "arguments": {"city": "Nice" oh}}]</tool_call>', [("ping", {})]),
+    "§early": (EARLY, []),
+    "§twice": ("", [("get_weather", {"city": "Rome"})]),
 }
-LOST = {"§broken": 1, "§list": 1}  # calls that were begun for nothing
+LOST = {"§broken": 1, "§list": 1, "§early": 1}  # calls that were begun for nothing
 
 
 def is_json(text):
@@ -84,7 +90,16 @@ def test_cut(s):
         tally.check(f"cut {most}", same and finish == whole["finish_reason"], f"{message} {whole}")
         lost = SCRIPTS["§long"].startswith(message["content"] or "") or calls_of(message)
         tally.check(f"cut {most}: its text", lost and (finish != "length" or message["content"]), message)
-        told |= {c["function"]["arguments"] for c in message.get("tool_calls", []) if finish == "length"}
+        half = [c["function"]["arguments"] for c in message.get("tool_calls", []) if finish == "length"]
+        tally.check(f"cut {most}: no half call without a letter", "" not in half, half)
+        told |= {*half}
+        blocks, stop = anthropic_blocks(s.stream(MESSAGES, {**chat("§long", max_tokens=most), "tools": ANTHROPIC_TOOLS}))
+        uses = [b["partial"] for b in blocks if b["type"] == "tool_use"]
+        tally.check(f"anthropic cut {most}", stop != "max_tokens" or not any(is_json(u) or not u for u in uses), blocks)
+        if half:
+            turns = [{"role": "user", "content": "§long"}, {"role": "assistant", **message}, {"role": "user", "content": "§after"}]
+            prompt = s.ask("/apply-template", {"messages": turns, "tools": TOOLS})[1]["prompt"]
+            tally.check(f"cut {most}: left out of the history", f"<{message['tool_calls'][0]['id']}" not in prompt, prompt)
     tally.check("told as it came", len(told) > 8 and all(json.dumps(WANT["§long"][1][0][1]).startswith(t) for t in told), told)
 
 
@@ -160,13 +175,55 @@ def test_histories(s):
     tally.check("a half call in a history", status == 200 and got["choices"][0]["message"]["content"] == SCRIPTS["§after"], got)
     prompt = s.ask("/apply-template", {"messages": turns, "tools": TOOLS})[1]["prompt"]
     tally.check("is what the model wrote", SCRIPTS["§broken"] in prompt and f"<{half['id']}" not in prompt, prompt)
+    turns[1]["tool_calls"][0]["function"]["arguments"] = ""
+    prompt = s.ask("/apply-template", {"messages": turns, "tools": TOOLS})[1]["prompt"]
+    tally.check("and of one without a letter", SCRIPTS["§broken"] in prompt and f"<{half['id']}" not in prompt, prompt)
     turns[1]["tool_calls"][0]["function"]["arguments"] = '{"city": ]'
     tally.check("what was never a beginning", s.ask(CHAT, {"messages": turns, "tools": TOOLS})[0] == 400)
+    # A client's own half call, of which no text speaks.
+    half["function"]["arguments"] = '{"city": "A'
+    for content in (None, "", "So, get_weather", "<tool_call> of another"):
+        turns[1] = {"role": "assistant", "content": content, "tool_calls": [half]}
+        for history in (turns, [*turns[:2], {"role": "user", "content": "§after"}]):
+            status, got, _ = s.ask(CHAT, {"messages": history, "tools": TOOLS})
+            tally.check("a half call of the client's", status == 400 and "messages[1]: arguments of a tool call" in got["error"]["message"], got)
+    for call, word in (({"id": "c1"}, "tool_calls"), ({"id": "c1", "function": {"arguments": "{}"}}, "name of a tool call")):
+        turns[1]["tool_calls"] = [call]
+        status, got, _ = s.ask(CHAT, {"messages": turns, "tools": TOOLS})
+        tally.check("a call without a name", status == 400 and got["error"]["message"].startswith(f"messages[1]: {word}"), got)
+    turns[1]["tool_calls"] = [{"id": "c1", "function": {"name": "ping"}}]
+    tally.check("a call without arguments", "<c1 ping {}>" in s.ask("/apply-template", {"messages": turns, "tools": TOOLS})[1]["prompt"])
+
+
+def test_repeated_key(s):
+    """The last one counts; what the stream told is taken back as it was told."""
+    message, _ = gathered(s.stream(CHAT, chat("§twice", max_tokens=300, tools=TOOLS)))
+    call = message["tool_calls"][0]
+    turns = [{"role": "user", "content": "§twice"}, {"role": "assistant", **message}, {"role": "tool", "tool_call_id": call["id"], "content": "§after"}]
+    got = s.ask("/apply-template", {"messages": turns, "tools": TOOLS})[1]
+    tally.check("a key twice in a history", f'<{call["id"]} get_weather {{"city": "Rome"}}>' in got["prompt"], got)
+
+
+def test_items(s):
+    """A call of /v1/responses that was never whole, as clients send it back."""
+    text = {"role": "assistant", "content": [{"type": "output_text", "text": BROKEN}]}
+    half = {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": '{"city": "Lyon, Metz"'}
+    after = {"role": "user", "content": "§after"}
+    for status in ({}, {"status": "incomplete"}):
+        call = {**half, **status}
+        for items in ([call, text, after], [call, text, {"type": "function_call_output", "call_id": "c1", "output": "§after"}]):
+            code, got, _ = s.ask(RESPONSES, {"input": items, "tools": FLAT})
+            tally.check(f"a half item {status}", code == 200 and got["output"][0]["content"][0]["text"] == SCRIPTS["§after"], got)
+        for items in ([call, after], [call, after, text], [text, call, after]):
+            code, got, _ = s.ask(RESPONSES, {"input": items, "tools": FLAT})
+            tally.check(f"a half item of which no text speaks {status}", code == 400 and "arguments" in got["error"]["message"], got)
 
 
 def test_one_call(s):
     message, finish = gathered(s.stream(CHAT, chat("§pair", max_tokens=300, tools=TOOLS, parallel_tool_calls=False)))
     tally.check("one call", calls_of(message) == WANT["§pair"][1][:1] and len(message["tool_calls"]) == 1 and finish == "tool_calls", message)
+    message, finish = gathered(s.stream(CHAT, chat("§list", max_tokens=300, tools=TOOLS, parallel_tool_calls=False)))
+    tally.check("one call, and none begun behind it", calls_of(message) == WANT["§list"][1] and len(message["tool_calls"]) == 1 and finish == "tool_calls", message)
     two = s.stream(CHAT, chat("§pair", max_tokens=300, tools=TOOLS, n=2))
     for i in range(2):
         tally.check("two choices", calls_of(gathered(two, i)[0]) == WANT["§pair"][1], two)
@@ -198,8 +255,11 @@ def test_packages(s):
             pieces = "".join(e.partial_json for e in stream if e.type == "input_json")
             final = stream.get_final_message()
         uses = [(b.name, b.input) for b in final.content if b.type == "tool_use"]
-        good = [u for u in uses if u in calls] == calls and len(uses) == len(calls) + LOST.get(word, 0)
-        tally.check(f"package anthropic {word}", good and "".join(b.text for b in final.content if b.type == "text") == content, final)
+        # The package takes what there is of a call that was lost; what there was does not parse, and the reason is another.
+        want = {"§broken": [("get_weather", {"city": "Lyon, Metz"})], "§list": [*calls, ("get_weather", {})], "§early": [("ping", {})]}
+        tally.check(f"package anthropic {word}: input", uses == want.get(word, calls), uses)
+        tally.check(f"package anthropic {word}: reason", final.stop_reason == ("tool_use" if calls else "end_turn"), final)
+        tally.check(f"package anthropic {word}", len(uses) == len(calls) + LOST.get(word, 0) and "".join(b.text for b in final.content if b.type == "text") == content, final)
         tally.check(f"package anthropic {word}: pieces", word != "§long" or json.loads(pieces) == calls[0][1], pieces)
 
 
@@ -210,7 +270,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(Path(folder) / "scripted", TEMPLATE, SCRIPTS)
         with Server(model) as s:
-            for test in (test_chat, test_cut, test_anthropic, test_responses, test_ollama, test_histories, test_one_call, test_packages):
+            for test in (test_chat, test_cut, test_anthropic, test_responses, test_ollama, test_histories, test_repeated_key, test_items, test_one_call, test_packages):
                 test(s)
             tally.check("ends well", s.end() == 0, s.status)
     return tally.close()
