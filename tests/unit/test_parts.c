@@ -64,6 +64,8 @@ static void print_pieces(const answer_parts *p, buf *out)
       break;
     case PART_CALL_END:
       assert_non_null(open);
+      if (!open) /* a checker does not know that the test has ended */
+        return;
       buf_addf(out, "%scall %s%s%s%s|", last == PART_CALL ? "" : "|", open->call.name, arguments.data,
                open->call.id ? "#" : "", open->call.id ? open->call.id : "");
       last = PART_CALL;
