@@ -182,6 +182,18 @@ static bool is_said_behind(const reading *r, const char *name)
   return false;
 }
 
+/* Whether a call has its output. */
+static bool is_answered(const reading *r, const char *id)
+{
+  for (size_t i = r->i + 1; i < json_array_size(r->items); i++) {
+    const json_t *item = json_array_get(r->items, i);
+    const char *answered = text_at(item, "call_id");
+    if (!strcmp(text_at(item, "type"), "function_call_output") && answered && !strcmp(answered, id))
+      return true;
+  }
+  return false;
+}
+
 static bool is_object_text(const json_t *text)
 {
   json_t *parsed = oai_arguments(text);
@@ -197,7 +209,8 @@ static bool read_call(reading *r, const json_t *item)
   if (!id || !name || !arguments || !has_only(item, keys))
     return wrong_item(r->fault, r->at, "a function_call has call_id, name and arguments, which are strings");
   json_object_set_new(r->names, id, json_string(name));
-  if ((is_incomplete(item) || oai_is_unfinished(json_object_get(item, "arguments"))) && is_said_behind(r, name))
+  bool unfinished = is_incomplete(item) || oai_is_unfinished(json_object_get(item, "arguments"));
+  if (unfinished && (is_said_behind(r, name) || (is_incomplete(item) && !is_answered(r, id))))
     return true;
   if (*arguments && !is_object_text(json_object_get(item, "arguments")))
     return wrong_item(r->fault, r->at, "arguments: must be the text of a JSON object");

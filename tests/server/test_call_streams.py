@@ -214,9 +214,14 @@ def test_items(s):
         for items in ([call, text, after], [call, text, {"type": "function_call_output", "call_id": "c1", "output": "§after"}]):
             code, got, _ = s.ask(RESPONSES, {"input": items, "tools": FLAT})
             tally.check(f"a half item {status}", code == 200 and got["output"][0]["content"][0]["text"] == SCRIPTS["§after"], got)
-        for items in ([call, after], [call, after, text], [text, call, after]):
+        answer = {"type": "function_call_output", "call_id": "c1", "output": "§after"}
+        for items in ([call, answer, after], [call, after, text, answer], [text, call, after, answer]):
             code, got, _ = s.ask(RESPONSES, {"input": items, "tools": FLAT})
-            tally.check(f"a half item of which no text speaks {status}", code == 400 and "arguments" in got["error"]["message"], got)
+            tally.check(f"a half item of which no text speaks, with an output {status}", code == 400 and "arguments" in got["error"]["message"], got)
+    code, got, _ = s.ask(RESPONSES, {"input": [half, after], "tools": FLAT})
+    tally.check("a half item that does not say so", code == 400 and "input[0]: arguments" in got["error"]["message"], got)
+    code, got, _ = s.ask(RESPONSES, {"input": [{**half, "status": "incomplete"}, after], "tools": FLAT})
+    tally.check("a half item that says so, without an output", code == 200, got)
 
 
 def test_one_call(s):
