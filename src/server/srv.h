@@ -32,7 +32,7 @@ struct server {
   int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
-  atomic_int connections;         /* that are open */
+  atomic_int connections;         /* that are open, but for those that are turned away */
   atomic_uint_least64_t responses[SRV_CLASSES];
   pthread_mutex_t log_lock, library;
   pthread_mutex_t lock; /* guards what follows */
