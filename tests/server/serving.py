@@ -101,10 +101,5 @@ class Server:
         return 0
 
 
-def sanitized():
-    """Whether the program keeps what was freed."""
-    return b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes()
-
-
 def chat(text, **fields):
     return {"messages": [{"role": "user", "content": text}], "max_tokens": 24, **fields}

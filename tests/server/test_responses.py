@@ -10,9 +10,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from serving import EOS, GOLDEN, Server, chat, sanitized, until  # noqa: E402
+from serving import EOS, GOLDEN, Server, chat, until  # noqa: E402
 from tally import Tally  # noqa: E402
-from terncli import BUILD  # noqa: E402
+from terncli import BUILD, sanitized  # noqa: E402
 
 tally = Tally()
 PATH, CHAT = "/v1/responses", "/v1/chat/completions"
