@@ -81,7 +81,7 @@ static bool check_row(const srv_fields *f, const srv_field *row, const json_t *v
     return wrong_kind(f, row, value, fault);
   double x = json_is_number(value) ? json_number_value(value) : 0;
   if (json_is_number(value) && row->lo < row->hi && !(x >= row->lo && x <= row->hi))
-    return oai_wrong_in(fault, f->within, row->name, "%g is not from %g to %g", x, row->lo, row->hi);
+    return oai_wrong_in(fault, f->within, row->name, "%.15g is not from %.15g to %.15g", x, row->lo, row->hi);
   if (!row->only || is_neutral(row, value))
     return true;
   fault->code = "unsupported_parameter";

@@ -401,27 +401,31 @@ static srv_headers read_headers(const server *s, struct MHD_Connection *c, const
 
 /* ---- too many connections ---- */
 
-/* What a connection's socket context says of one beyond MOST_CONNECTIONS; others have none. */
-static const char is_away = 0;
+/* Its address is the socket context of a connection beyond MOST_CONNECTIONS; others have none. */
+static const char away_mark = 0;
 
+/* Connections that are turned away take no place of others. They are few all the same: they come only while all places
+ * are taken, and the library has no more than TURNED_AWAY beside those. */
 static void count_connection(void *user, struct MHD_Connection *c, void **context,
                              enum MHD_ConnectionNotificationCode what)
 {
   server *s = user;
+  bool away = *context == &away_mark;
   if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-    atomic_fetch_sub(&s->connections, 1);
+    atomic_fetch_sub(&s->connections, !away);
     return;
   }
   if (atomic_fetch_add(&s->connections, 1) < MOST_CONNECTIONS)
     return;
-  *context = (void *)(uintptr_t)&is_away;
+  atomic_fetch_sub(&s->connections, 1);
+  *context = (void *)(uintptr_t)&away_mark;
   set_timeout(c, AWAY_SECONDS);
 }
 
 static bool is_turned_away(struct MHD_Connection *c)
 {
   const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  return info && info->socket_context == &is_away;
+  return info && info->socket_context == &away_mark;
 }
 
 /* The connection ends with its answer: room for it may come with another one's end. */

@@ -206,13 +206,18 @@ static bool move_thinking(const server *s, const json_t *root, json_t *to, oai_f
 }
 
 /* A text without messages has one field for both. */
-static bool join_logprobs(json_t *to)
+static bool join_logprobs(json_t *to, oai_fault *fault)
 {
-  json_t *top = json_object_get(to, "top_logprobs");
-  if (!json_is_true(json_object_get(to, "logprobs")))
+  bool wanted = json_is_true(json_object_get(to, "logprobs"));
+  json_int_t top = json_integer_value(json_object_get(to, "top_logprobs"));
+  if (top && !wanted)
+    return oai_wrong(fault, "top_logprobs", "needs logprobs to be true");
+  json_object_del(to, "top_logprobs");
+  json_object_del(to, "logprobs");
+  if (!wanted || !json_object_set_new(to, "logprobs", json_integer(top)))
     return true;
-  return !json_object_set_new(to, "logprobs", json_integer(json_integer_value(top))) &&
-         (!top || !json_object_del(to, "top_logprobs"));
+  err_nomem(&fault->err, "request");
+  return false;
 }
 
 static bool move_format(const json_t *root, json_t *to, oai_fault *fault)
@@ -245,11 +250,7 @@ static json_t *shared_of(const server *s, const srv_fields *f, const json_t *roo
        fields_move(&option_fields, options, to, fault) && move_length(options, to, fault) &&
        move_look_back(s, options, to, fault) && move_format(root, to, fault) &&
        fix_messages(json_object_get(to, "messages"), fault);
-  if (ok && f == &oll_generate_fields && is_raw(root) && !join_logprobs(to)) {
-    err_nomem(&fault->err, "request");
-    ok = false;
-  }
-  if (ok)
+  if (ok && (f != &oll_generate_fields || !is_raw(root) || join_logprobs(to, fault)))
     return to;
   json_decref(to);
   return NULL;
@@ -274,9 +275,9 @@ static json_int_t nanoseconds(double from, double to)
   return from > 0 && to > from ? (json_int_t)(1e9 * (to - from)) : 0;
 }
 
-/* What came of an answer, one text of each kind, and the tokens of all of it where they are wanted. */
+/* What came of an answer, one text of each kind. */
 typedef struct pieces {
-  json_t *content, *thinking, *calls, *logprobs; /* NULL: none */
+  json_t *content, *thinking, *calls; /* NULL: none */
 } pieces;
 
 static void join(json_t **to, const answer_part *p)
@@ -303,32 +304,10 @@ static void add_call(pieces *to, const tool_call *c)
                         json_pack("{ss s{ss so}}", "id", c->id, "function", "name", c->name, "arguments", arguments));
 }
 
-static void drop_null_bytes(json_t *token)
-{
-  if (json_is_null(json_object_get(token, "bytes")))
-    json_object_del(token, "bytes");
-}
-
-/* A token beyond the bytes of a character has none of its own: the field is then left out, as the dialect does. */
-static json_t *tokens_json(const server *s, const choice_part *part)
-{
-  json_t *list = json_array();
-  for (size_t i = 0; i < part->n_tokens; i++) {
-    json_t *one = oai_token_json(s, &part->tokens[i]), *top = json_object_get(one, "top_logprobs"), *alternative;
-    size_t k;
-    drop_null_bytes(one);
-    json_array_foreach(top, k, alternative) drop_null_bytes(alternative);
-    if (!json_array_size(top))
-      json_object_del(one, "top_logprobs");
-    json_array_append_new(list, one);
-  }
-  return list;
-}
-
-static pieces pieces_of(const conversation *v, const choice_part *news)
+static pieces pieces_of(const conversation *v)
 {
   const answer_parts *said = &v->said[0];
-  pieces out = {.logprobs = news->n_tokens ? tokens_json(v->server, news) : NULL};
+  pieces out = {0};
   for (size_t i = 0; i < said->n; i++) {
     const answer_part *p = &said->at[i];
     if (p->kind == PART_CALL)
@@ -339,7 +318,7 @@ static pieces pieces_of(const conversation *v, const choice_part *news)
   return out;
 }
 
-/* A line without its end. `name`: as the request had it. Takes over the pieces. */
+/* A line without its end and its tokens. `name`: as the request had it. Takes over the pieces. */
 static json_t *piece(const char *name, bool chats, pieces of, bool done)
 {
   char now[OLL_TIME];
@@ -352,8 +331,6 @@ static json_t *piece(const char *name, bool chats, pieces of, bool done)
     json_object_set_new(within, "tool_calls", of.calls);
   if (chats)
     json_object_set_new(out, "message", within);
-  if (of.logprobs)
-    json_object_set_new(out, "logprobs", of.logprobs);
   json_object_set_new(out, "done", json_boolean(done));
   return out;
 }
@@ -388,15 +365,23 @@ static json_t *last_piece(const conversation *v, pieces of)
   return out;
 }
 
-static void add_line(json_t *document, buf *out)
+/* A line without its end, with the tokens of its text where they are wanted. Takes over the document. */
+static void add_document(const conversation *v, json_t *document, const choice_part *tokens, buf *out)
 {
-  srv_add_json(out, document);
-  buf_adds(out, "\n");
+  if (!tokens || !tokens->n_tokens) {
+    srv_add_json(out, document);
+    return;
+  }
+  srv_begin_object(out, document);
+  buf_adds(out, ",\"logprobs\":");
+  oai_add_tokens(v->server, tokens->tokens, tokens->n_tokens, OAI_LEAVES_OUT, out);
+  buf_adds(out, "}");
 }
 
 static void whole(conversation *v, buf *out)
 {
-  srv_add_json(out, last_piece(v, pieces_of(v, &v->set->at[0].taken)));
+  const choice_part *taken = &v->set->at[0].taken;
+  add_document(v, last_piece(v, pieces_of(v)), taken, out);
 }
 
 static void begin(conversation *v, buf *out)
@@ -407,20 +392,24 @@ static void begin(conversation *v, buf *out)
 static void delta(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out)
 {
   (void)index, (void)end; /* of the one choice: finish tells it */
-  pieces of = pieces_of(v, news);
-  if (of.content || of.thinking || of.calls || of.logprobs)
-    add_line(piece(name_of(v), is_chat(v), of, false), out);
+  pieces of = pieces_of(v);
+  if (!of.content && !of.thinking && !of.calls && !news->n_tokens)
+    return;
+  add_document(v, piece(name_of(v), is_chat(v), of, false), news, out);
+  buf_adds(out, "\n");
 }
 
 static void finish(conversation *v, buf *out)
 {
-  add_line(last_piece(v, (pieces){0}), out);
+  srv_add_json(out, last_piece(v, (pieces){0}));
+  buf_adds(out, "\n");
 }
 
 static void fail(conversation *v, int status, const char *message, buf *out)
 {
   (void)v;
-  add_line(oll_error(status, NULL, NULL, message), out);
+  srv_add_json(out, oll_error(status, NULL, NULL, message));
+  buf_adds(out, "\n");
 }
 
 static const dialect chat_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true};

@@ -129,8 +129,11 @@ void oai_writer_close(oai_writer *w);
 void oai_begin_whole(const oai_writer *w, buf *out);
 void oai_add_whole(oai_writer *w, int index, const choice *c, const answer_parts *said, const char *finish, buf *out);
 void oai_end_whole(json_t *usage, buf *out);
-/* A token with its alternatives, as chat completions have it. NULL: no memory. */
-json_t *oai_token_json(const server *s, const choice_token *t);
+/* What a token that is a part of a character has in the place of its bytes: null, an empty list, or nothing, as then it
+ * has no list of alternatives either where there are none. */
+typedef enum oai_no_bytes { OAI_NULL, OAI_EMPTY, OAI_LEAVES_OUT } oai_no_bytes;
+/* A list of tokens with their alternatives. Token by token, as text: as a tree each would take 20 kB. */
+void oai_add_tokens(const server *s, const choice_token *tokens, size_t n, oai_no_bytes without, buf *out);
 json_t *oai_usage(size_t prompt, size_t completion, size_t cached);
 /* Events of a stream, as "data: {…}\n\n". The first one of a chat names the role. */
 void oai_add_first(oai_writer *w, int index, buf *out);

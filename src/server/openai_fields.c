@@ -151,7 +151,7 @@ static bool read_field(const field *f, const json_t *value, oai_request *r, oai_
     return wrong_type(fault, f->name, "a number", value);
   double x = json_number_value(value);
   if (!(x >= f->lo && x <= f->hi))
-    return oai_wrong(fault, f->name, "%g is not from %g to %g", x, f->lo, f->hi);
+    return oai_wrong(fault, f->name, "%.15g is not from %.15g to %.15g", x, f->lo, f->hi);
   *(double *)to = x;
   return true;
 }

@@ -45,43 +45,56 @@ static char *token_text(const server *s, int32_t id)
   return buf_take(&with);
 }
 
-static json_t *bytes_json(const char *text)
+/* Sets nothing where a token has no bytes and the field is to be left out. */
+static void set_bytes(json_t *to, const char *text, oai_no_bytes without)
 {
-  if (strstr(text, replacement))
-    return json_null();
-  json_t *list = json_array();
-  for (const char *p = text; *p; p++)
+  bool none = strstr(text, replacement) != NULL;
+  if (none && without == OAI_LEAVES_OUT)
+    return;
+  json_t *list = none && without == OAI_NULL ? json_null() : json_array();
+  for (const char *p = none ? "" : text; *p; p++)
     json_array_append_new(list, json_integer((uint8_t)*p));
-  return list;
+  json_object_set_new(to, "bytes", list);
 }
 
-static json_t *chat_token(const server *s, int32_t id, float logprob)
+static json_t *one_token(const server *s, int32_t id, float logprob, oai_no_bytes without)
 {
   char *text = token_text(s, id);
-  json_t *out =
-      text ? json_pack("{ss sf so}", "token", text, "logprob", (double)logprob, "bytes", bytes_json(text)) : NULL;
+  json_t *out = text ? json_pack("{ss sf}", "token", text, "logprob", (double)logprob) : NULL;
+  if (out)
+    set_bytes(out, text, without);
   mem_free(text);
   return out;
 }
 
-json_t *oai_token_json(const server *s, const choice_token *t)
+static json_t *token_json(const server *s, const choice_token *t, oai_no_bytes without)
 {
-  json_t *one = chat_token(s, t->id, t->logprob), *top = json_array();
+  json_t *one = one_token(s, t->id, t->logprob, without), *top;
+  if (!t->n_top && without == OAI_LEAVES_OUT)
+    return one;
+  top = json_array();
   for (int k = 0; k < t->n_top; k++)
-    json_array_append_new(top, chat_token(s, t->top_ids[k], t->top_values[k]));
+    json_array_append_new(top, one_token(s, t->top_ids[k], t->top_values[k], without));
   json_object_set_new(one, "top_logprobs", top);
   return one;
 }
 
-/* Token by token, as text: a long answer with all its alternatives would be a large tree. */
+void oai_add_tokens(const server *s, const choice_token *tokens, size_t n, oai_no_bytes without, buf *out)
+{
+  buf_addc(out, '[');
+  for (size_t i = 0; i < n; i++) {
+    if (i)
+      buf_addc(out, ',');
+    srv_add_json(out, token_json(s, &tokens[i], without));
+  }
+  buf_addc(out, ']');
+}
+
 static void add_chat_logprobs(const server *s, const choice_part *p, buf *out)
 {
-  buf_adds(out, "{\"content\":[");
-  for (size_t i = 0; i < p->n_tokens; i++) {
-    buf_adds(out, i ? "," : "");
-    srv_add_json(out, oai_token_json(s, &p->tokens[i]));
-  }
-  buf_adds(out, "],\"refusal\":null}");
+  buf_adds(out, "{\"content\":");
+  oai_add_tokens(s, p->tokens, p->n_tokens, OAI_NULL, out);
+  buf_adds(out, ",\"refusal\":null}");
 }
 
 static json_t *text_token(oai_writer *w, int index, const choice_token *t)
@@ -152,23 +165,14 @@ static void add_logprobs(oai_writer *w, int index, const choice_part *p, buf *ou
 
 /* ---- documents and events ---- */
 
-/* An object with these members, without its end: more may follow. Takes over the reference. */
-static void begin_object(json_t *members, buf *out)
-{
-  srv_add_json(out, members);
-  if (!out->failed)
-    out->data[--out->length] = '\0';
-}
-
 /* What every document and event begins with, up to the choices. */
 static void begin_document(const oai_writer *w, const char *object, buf *out)
 {
   const tern_model_info *i = &w->server->model->info;
   char fingerprint[128];
   snprintf(fingerprint, sizeof fingerprint, "tern-%s-%s-%s", tern_version(), i->numerics, i->backend);
-  begin_object(json_pack("{ss ss sI ss ss}", "id", w->id, "object", object, "created", (json_int_t)w->created, "model",
-                         w->request->model, "system_fingerprint", fingerprint),
-               out);
+  srv_begin_object(out, json_pack("{ss ss sI ss ss}", "id", w->id, "object", object, "created", (json_int_t)w->created,
+                                  "model", w->request->model, "system_fingerprint", fingerprint));
   buf_adds(out, ",\"choices\":[");
 }
 
@@ -202,13 +206,8 @@ static void end_choice(oai_writer *w, int index, const choice_part *p, const cha
 static void add_choice(oai_writer *w, int index, const char *key, json_t *text, const choice_part *p,
                        const char *finish, buf *out)
 {
-  begin_object(json_pack("{si so}", "index", index, key, text), out);
+  srv_begin_object(out, json_pack("{si so}", "index", index, key, text));
   end_choice(w, index, p, finish, out);
-}
-
-static json_t *text_json(const buf *text)
-{
-  return json_stringn(text->data ? text->data : "", text->length);
 }
 
 /* ---- what an answer says ---- */
@@ -220,7 +219,7 @@ static json_t *joined(const answer_parts *said, part_kind kind)
   for (size_t i = 0; i < said->n; i++)
     if (said->at[i].kind == kind)
       buf_add(&text, said->at[i].text.data, said->at[i].text.length);
-  json_t *out = text.failed ? NULL : text_json(&text);
+  json_t *out = text.failed ? NULL : srv_string(&text);
   buf_free(&text);
   return out;
 }
@@ -340,7 +339,7 @@ static json_t *call_delta(const answer_part *p, size_t *n_calls)
                      "type", "function", "function", "name", p->call.name, "arguments", "");
   if (p->kind == PART_CALL_TEXT)
     return json_pack("{s[{sI s{so}}]}", "tool_calls", "index", (json_int_t)*n_calls - 1, "function", "arguments",
-                     text_json(&p->text));
+                     srv_string(&p->text));
   return NULL;
 }
 

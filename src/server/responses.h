@@ -1,8 +1,8 @@
-/* responses.h - /v1/responses: what its three files share.
+/* responses.h - /v1/responses: what its files share.
  *
  * A request's `input` is a text or a list of items; items become the shared messages (responses_input.c), the answer
- * becomes items again (responses.c). What is stored for previous_response_id and for GET lies in memory, as text,
- * bounded by number and bytes: the one stored longest ago goes first, and nothing outlives the process
+ * becomes items again (responses_events.c). What is stored for previous_response_id and for GET lies in memory, as
+ * text, bounded by number and bytes: the one stored longest ago goes first, and nothing outlives the process
  * (responses_store.c).
  */
 #ifndef TERN_SERVER_RESPONSES_H

@@ -236,6 +236,18 @@ void srv_add_json(buf *out, json_t *document)
   json_decref(document);
 }
 
+void srv_begin_object(buf *out, json_t *members)
+{
+  srv_add_json(out, members);
+  if (!out->failed)
+    out->data[--out->length] = '\0';
+}
+
+json_t *srv_string(const buf *text)
+{
+  return json_stringn(text->data ? text->data : "", text->length);
+}
+
 /* What is said where there is no memory to say it. */
 static const char *no_memory(srv_shape *shape)
 {

@@ -32,7 +32,7 @@ struct server {
   int ending_fd;      /* readable from then on */
   time_t started;
   atomic_uint_least64_t requests; /* numbers them */
-  atomic_int connections;         /* that are open */
+  atomic_int connections;         /* that are open, but for those that are turned away */
   atomic_uint_least64_t responses[SRV_CLASSES];
   pthread_mutex_t log_lock, library;
   pthread_mutex_t lock; /* guards what follows */
@@ -103,6 +103,10 @@ typedef void srv_route(server *s, const srv_request *q, srv_response *a);
 
 /* The text of a document, of which the reference is taken over; NULL: `out` fails. */
 void srv_add_json(buf *out, json_t *document);
+/* The same of an object, without its end: members that were too much as a tree may follow as text. */
+void srv_begin_object(buf *out, json_t *members);
+/* A string; NULL: no memory. */
+json_t *srv_string(const buf *text);
 /* A document's text, taken over. It failed: a 503 in the response's shape, which takes no memory. */
 void srv_text(srv_response *a, int status, buf *text);
 /* A JSON document; takes over the reference. NULL, or no memory to print it: as srv_text. */

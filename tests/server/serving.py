@@ -93,10 +93,10 @@ class Server:
                 return float(line.split()[-1])
         raise KeyError(name)
 
-    def memory(self):
-        """Resident bytes."""
+    def memory(self, which="VmRSS"):
+        """Resident bytes; "VmHWM": at most so far."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
+            if line.startswith(which):
                 return int(line.split()[1]) * 1024
         return 0
 

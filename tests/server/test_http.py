@@ -334,6 +334,65 @@ def test_absolute_targets():
         tally.check("the log has the path", "path=/v1/models " in s.err and "path=http" not in s.err, s.err)
 
 
+def connect(s, n):
+    return [socket.create_connection(("127.0.0.1", s.port), timeout=120) for _ in range(n)]
+
+
+def fill(s, held, ask):
+    """Whether all places are taken by connections that were answered."""
+
+    def one_more():
+        sock = connect(s, 1)[0]
+        sock.sendall(ask)
+        if sock.recv(4096).startswith(b"HTTP/1.1 200"):
+            held.append(sock)
+        else:
+            sock.close()
+        return len(held) >= 512
+
+    return len(held) >= 512 or until(one_more)
+
+
+def is_open(sock):
+    sock.setblocking(False)
+    try:
+        return sock.recv(1, socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+    finally:
+        sock.settimeout(120)
+
+
+def has_room(s, held, ask):
+    """Whether somebody is answered where ten of 512 have left, while forty say nothing that came as one too many each."""
+    closing = ask.decode().replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
+    if not fill(s, held, ask):
+        return False
+    silent = connect(s, 40)
+    beyond = exchange(s, closing)[0] == 503  # connections are taken in their order: the forty are in
+    for _ in range(10):
+        held.pop().close()
+    answered = False
+    while not answered and all(map(is_open, silent)):
+        answered = exchange(s, closing)[0] == 200
+    ok = beyond and answered and all(map(is_open, silent))
+    for sock in silent:
+        sock.close()
+    return ok
+
+
+def test_places():
+    """Who was one too many takes nobody's place."""
+    held, ask = [], b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Server(GOLDEN / "llama-4bit" / "model") as s:
+        tally.check("room beside those who are turned away", until(lambda: has_room(s, held, ask)))
+        for sock in held:
+            sock.close()
+        tally.check("places: ends well", s.end() == 0, s.status)
+
+
 def test_too_many_connections():
     """The 513th hears that there are too many, in the dialect that it asks in; as others end there is room."""
     ask = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -374,6 +433,7 @@ def main():
         test_tls(folder)
     test_absolute_targets()
     test_too_many_connections()
+    test_places()
     test_slow_readers()
     test_drain()
     test_log()

@@ -118,6 +118,14 @@ def test_logprobs(s):
         if path == CHAT:
             want = [(t["token"], t["logprob"]) for t in said["choices"][0]["logprobs"]["content"]]
             tally.check(f"{label}: as in a chat", [(t["token"], t["logprob"]) for t in tokens] == want, f"{tokens} {want}")
+    status, got, _ = s.ask(CHAT, talk(options={"num_predict": -3}))
+    tally.check("a range in full", status == 400 and got["error"].endswith("-3 is not from -2 to 1073741824"), got)
+    for path, body in ((CHAT, talk()), (GENERATE, tell()), (GENERATE, tell(raw=True))):
+        status, got, _ = s.ask(path, {**body, "top_logprobs": 2})
+        tally.check(f"top_logprobs alone {path}{' raw' if 'raw' in body else ''}", status == 400 and got["error"] == "top_logprobs: needs logprobs to be true", got)
+        for quiet in ({"top_logprobs": 0}, {"logprobs": False}, {"logprobs": False, "top_logprobs": 0}):
+            status, got, _ = s.ask(path, {**body, **quiet})
+            tally.check(f"{quiet} {path}", status == 200 and "logprobs" not in got, got)
     status, got, _ = s.ask(CHAT, talk(format="yaml"))
     tally.check("format is named", status == 400 and got["error"].startswith("format: ") and "JSON Schema" in got["error"], got)
 

@@ -12,7 +12,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from serving import EOS, GOLDEN, Server, chat, until  # noqa: E402
 from tally import Tally  # noqa: E402
-from terncli import BUILD  # noqa: E402
+from terncli import BUILD, sanitized  # noqa: E402
 
 tally = Tally()
 PATH, CHAT = "/v1/responses", "/v1/chat/completions"
@@ -207,6 +207,23 @@ def test_logprobs(s):
     tally.check("not beside tools", status == 400 and got["error"]["param"] in ("include", "tools"), got)
 
 
+def test_memory():
+    """Tokens with all their alternatives cost what their text has, several times where it is told so, in every dialect."""
+    if sanitized():
+        tally.skip("memory of tokens", "a sanitizer keeps what was freed")
+        return
+    n, bias, tops = 2000, {str(EOS): -1000}, {"top_logprobs": 20}
+    responses = {"input": "Hello", "max_output_tokens": n, "logit_bias": bias, "top_logprobs": 20, **LOGPROBS}
+    asked = (PATH, responses), (PATH, {**responses, "stream": True, "store": False}), ("/api/generate", {"prompt": "Hello", "stream": False, "options": {"num_predict": n, "temperature": 1, "seed": 3}, "logprobs": True, **tops})
+    for path, fields in asked:
+        with Server(GOLDEN / "llama-4bit" / "model", "--ctx", n + 100) as s:
+            s.ask(CHAT, chat("Hello"))
+            before = s.memory("VmHWM")
+            status, got, _ = s.ask(path, fields)
+            grown = s.memory("VmHWM") - before
+            tally.check(f"memory of tokens: {path} {'stream' if fields.get('stream') else 'whole'}", status == 200 and grown < 25 << 20, f"{status} {grown} bytes more")
+
+
 WRONG = {
     "input": [None, 3, {}, [], [1], [{"role": "user"}], [{"role": "robot", "content": "a"}], [{"role": "user", "content": "a", "voice": "b"}], [{"role": "user", "content": 3}],
               [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}], [{"type": "item_reference", "id": "x"}], [{"type": "web_search_call", "id": "x"}],
@@ -305,6 +322,7 @@ def main():
         tally.check("goes on", s.ask(CHAT, chat("Hello"))[0] == 200)
         tally.check("nothing runs", until(lambda: s.metric("requests_running") == 0))
         tally.check("ends well", s.end() == 0, s.status)
+    test_memory()
     return tally.close()
 
 
