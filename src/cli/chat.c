@@ -455,9 +455,13 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
     say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);
   tern_status status = loop(t, err);
   lines_close(t->in);
-  /* However it ended: the conversation is there. */
-  tern_status saved = prompt_cache_save(a, t->session, status == TERN_OK ? err : NULL);
-  return status == TERN_OK ? saved : status;
+  /* However it ended: the conversation is there. Of two failures the first is the status, and both are told. */
+  tern_error why = {0};
+  if (status == TERN_OK)
+    return prompt_cache_save(a, t->session, err);
+  if (prompt_cache_save(a, t->session, &why) != TERN_OK)
+    say("%s", why.text);
+  return status;
 }
 
 tern_status verb_chat(const cli_args *a, tern_error *err)

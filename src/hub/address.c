@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 enum { MOST_SEGMENTS = 64 };
 
@@ -60,21 +61,13 @@ typedef struct segments {
   size_t n;
 } segments;
 
-static int digit(char c)
-{
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 /* %2F and its like, in place; what is no such thing stays. */
 static void unescape(char *s)
 {
   char *to = s;
   for (; *s; s++) {
-    bool escaped = s[0] == '%' && digit(s[1]) >= 0 && digit(s[2]) >= 0 && (s[1] != '0' || s[2] != '0');
-    *to++ = escaped ? (char)(digit(s[1]) << 4 | digit(s[2])) : *s;
+    bool escaped = s[0] == '%' && hex_digit(s[1]) >= 0 && hex_digit(s[2]) >= 0 && (s[1] != '0' || s[2] != '0');
+    *to++ = escaped ? (char)(hex_digit(s[1]) << 4 | hex_digit(s[2])) : *s;
     s += escaped ? 2 : 0;
   }
   *to = 0;

@@ -216,6 +216,14 @@ def check_uninstall(folder):
     tally.check("no folder of tern's is left empty", not [p for p in stage.rglob("tern") if p.is_dir() and not any(p.iterdir())])
     status, out, err = sh("cmake", "-DPREFIX=/opt/tern", "-P", ROOT / "cmake" / "uninstall.cmake", env={"DESTDIR": str(stage)})
     tally.check("a second time it says that nothing is there", status != 0 and "no install of tern" in " ".join((out + err).split()), err)
+    script, moved = folder / "written.cmake", folder / "moved"
+    (moved / "data" / "tern").mkdir(parents=True)
+    (moved / "data" / "tern" / "file").write_text("")
+    (folder / "write.cmake").write_text(f"configure_file({ROOT}/cmake/installed.cmake.in {script} @ONLY)\n")
+    ok("data elsewhere", ["cmake", "-DCMAKE_INSTALL_DATADIR=data", "-DCMAKE_INSTALL_LIBDIR=lib", "-P", folder / "write.cmake"])
+    ok("are written down", ["cmake", f"-DCMAKE_INSTALL_PREFIX={moved}", f"-DCMAKE_INSTALL_MANIFEST_FILES={moved}/data/tern/file", "-P", script])
+    ok("and uninstalled", ["cmake", f"-DPREFIX={moved}", "-P", ROOT / "cmake" / "uninstall.cmake"])
+    tally.check("wherever they were", not [p for p in moved.rglob("*") if not p.is_dir()], list(moved.rglob("*")))
     status, out, err = sh("cmake", "--install", BUILD, "--prefix", str(folder / "odd"))
     tally.check("a place that the dynamic linker does not know is told", status == 0 and "ldconfig" in out and f"rpath,{folder / 'odd'}" in out, out[-300:])
 
