@@ -160,6 +160,9 @@ static tern_status read_page(const char *text, segments *s, hub_repo *out, tern_
   char *tag = strchr(s->items[1], ':');
   if (tag) {
     *tag++ = 0;
+    if (!strcasecmp(tag, "latest"))
+      return err_set(err, TERN_E_USAGE, "%s: a repo of the hub has no \":latest\": tern pull %.96s/%.96s", text,
+                     s->items[0], s->items[1]);
     return err_set(
         err, TERN_E_USAGE,
         "%s: \":%.80s\" names a GGUF file: tern pull %.96s/%.96s --include '*%.80s*.gguf' brings it, and tern run "
