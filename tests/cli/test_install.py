@@ -128,6 +128,7 @@ def check_completions(prefix, verbs):
         tally.check(f"bash: {before}= and nothing yet", offered("tern", verb, before, "=") == set(all_of))
         tally.check(f"bash: {before}=VALUE where = breaks no words", offered("tern", verb, f"{before}={part}") == {f"{before}={word}" for word in some})
     tally.check("bash: files", "CMakeLists.txt" in offered("tern", "run", "--file", str(ROOT) + "/CMakeL").pop())
+    tally.check("bash: rm takes no files", offered("tern", "rm", str(ROOT) + "/CMakeL") == set())
     with tempfile.TemporaryDirectory() as home:
         hostile = "$(touch pwned);`touch pwned`*'\""
         model = Path(home) / "models" / "org" / hostile
