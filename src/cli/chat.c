@@ -326,6 +326,14 @@ static bool command_load(talk *t, const char *rest)
   return true;
 }
 
+/* Whether anything was said since the last /clear: the session keeps a state for longer, for what begins alike. */
+static bool is_begun(const talk *t)
+{
+  size_t n = json_array_size(t->messages);
+  const char *role = n ? json_string_value(json_object_get(json_array_get(t->messages, n - 1), "role")) : NULL;
+  return role && strcmp(role, "system") != 0;
+}
+
 static bool command_stats(talk *t, const char *rest)
 {
   (void)rest;
@@ -336,8 +344,8 @@ static bool command_stats(talk *t, const char *rest)
     answer_say_stats(&t->last, t->seed);
   else
     say("no answer yet; seed %llu", (unsigned long long)t->seed);
-  say("%zu messages, %zu of %d positions in use", json_array_size(t->messages), session_length(t->session->timeline),
-      session_context(t->session->timeline));
+  size_t n = json_array_size(t->messages), used = is_begun(t) ? session_length(t->session->timeline) : 0;
+  say("%zu messages, %zu of %d positions in use", n, used, session_context(t->session->timeline));
   return true;
 }
 
@@ -455,9 +463,13 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
     say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);
   tern_status status = loop(t, err);
   lines_close(t->in);
-  /* However it ended: the conversation is there. */
-  tern_status saved = prompt_cache_save(a, t->session, status == TERN_OK ? err : NULL);
-  return status == TERN_OK ? saved : status;
+  /* However it ended: the conversation is there. Of two failures the first is the status, and both are told. */
+  tern_error why = {0};
+  if (status == TERN_OK)
+    return prompt_cache_save(a, t->session, err);
+  if (prompt_cache_save(a, t->session, &why) != TERN_OK)
+    say("%s", why.text);
+  return status;
 }
 
 tern_status verb_chat(const cli_args *a, tern_error *err)

@@ -98,7 +98,7 @@ static void print_bash(void)
              "  while IFS= read -r name; do\n"
              "    [[ $name == \"$word\"* ]] && COMPREPLY+=(\"$name\")\n"
              "  done < <(tern ls --ids 2>/dev/null)\n"
-             "  _tern_files\n}\n"
+             "  [[ ${models-} == ids ]] || _tern_files\n}\n" /* rm takes no paths */
              "_tern_words()\n{\n"
              "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
              "    COMPREPLY=($(compgen -W '");
@@ -113,7 +113,7 @@ static void print_bash(void)
   for (int v = 0; v < VERB_COUNT; v++) {
     if (!cli_verbs[v].name)
       continue;
-    out_printf("    %s) models=%s flags='", cli_verbs[v].name, takes_model(v) ? "yes" : "");
+    out_printf("    %s) models=%s flags='", cli_verbs[v].name, v == VERB_RM ? "ids" : takes_model(v) ? "yes" : "");
     for (size_t i = 0, some = 0; i < cli_n_flags; i++)
       if (has_flag(v, i)) {
         out_printf("%s", some++ ? " " : "");

@@ -2,7 +2,9 @@
  *
  *   prepared/IDENTITY/   prepared weights (model/prepared.h). Of use while one of the directories in its `sources`, or
  *                        a model in one of the caches, is the checkpoint of that identity. A source that is there and
- *                        does not open counts as one: from what was not seen nothing follows.
+ *                        does not open counts as one, and so does one on a file system that is not mounted; and one
+ *                        without `sources`, or with some that cannot be read, stays: from what was not seen nothing
+ *                        follows.
  *   imports/.seen/HASH   which import a .gguf file gave (models_import.c). Of use while that import is there.
  *
  * Imports themselves are models: `ls` shows them, and they go with `rm` alone.
@@ -16,6 +18,7 @@
 typedef struct derived_lock {
   int fd;    /* of prepared/, which whoever makes files there holds; -1: none */
   bool busy; /* somebody else has it */
+  bool told; /* what stays, and why: a second look says it no more. Starts false */
 } derived_lock;
 
 /* Adds to the plan what is of no use. `goes` (which may be the plan itself; NULL: nothing): models that are about to

@@ -1,10 +1,6 @@
 /* doctor.c - what this machine offers, what the build uses of it, and what is missing. */
 #include <dirent.h>
 #include <sys/stat.h>
-#if defined(__aarch64__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
 
 #include "base/buf.h"
 #include "base/cores.h"
@@ -14,6 +10,7 @@
 #include "cli/out.h"
 #include "cli/use.h"
 #include "cli/verbs.h"
+#include "ops/ops.h"
 
 typedef struct feature {
   const char *name;
@@ -35,7 +32,7 @@ static int cpu_features(feature out[MOST_FEATURES])
   return n;
 #elif defined(__aarch64__)
   out[0] = (feature){"asimd", true};
-  out[1] = (feature){"asimddp", (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0};
+  out[1] = (feature){"asimddp", ops_simd_has(SIMD_DOTPROD)};
   return 2;
 #else
   (void)out;

@@ -111,8 +111,11 @@ lines_end lines_read(lines *l, const char *prompt, buf *line)
         return end;
     }
     char c = l->data[l->at++];
-    if (c == '\n')
+    if (c == '\n') {
+      if (!line->failed && line->length > before && line->data[line->length - 1] == '\r') /* a line of DOS's */
+        line->data[--line->length] = 0;
       return LINES_READ;
+    }
     if (line->length >= LINES_MOST)
       return LINES_TOO_LONG;
     buf_addc(line, c);

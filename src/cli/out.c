@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"
@@ -246,6 +249,29 @@ static int columns(void)
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : USUAL;
 }
 
+/* How many bytes of the text fill no more than `most` columns, whole characters; *columns: so many. */
+static size_t fit_columns(const char *text, int most, int *columns)
+{
+  locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = utf8 ? uselocale(utf8) : (locale_t)0;
+  size_t at = 0, n = strlen(text);
+  *columns = 0;
+  while (at < n) {
+    uint32_t c;
+    size_t size = utf8_decode(text + at, n - at, &c);
+    int width = size ? wcwidth((wchar_t)c) : 1;
+    width = width >= 0 ? width : utf8 ? 0 : 1;
+    if (width > most - *columns)
+      break;
+    *columns += width;
+    at += size ? size : 1;
+  }
+  if (utf8) {
+    uselocale(before);
+    freelocale(utf8);
+  }
+  return at;
+}
+
 /* Takes the bar off the screen, to the beginning of its line: of several, where the window has become narrower than the
  * bar and the terminal has broken it. */
 static void wipe_bar(int wide)
@@ -263,7 +289,8 @@ void say_progress(const char *what, double done, double total)
   static const char full[] = "##############################";
   if (state.plain || !out_err_is_terminal() || total <= 0)
     return;
-  int wide = columns(), length = (int)strlen(what);
+  int length, wide = columns();
+  fit_columns(what, INT_MAX, &length);
   int room = wide - 1 - REST - length,
       width = room < MOST ? room : MOST; /* the last column stays free: no line breaks */
   int filled = (int)(width * done / total);
@@ -273,8 +300,7 @@ void say_progress(const char *what, double done, double total)
     fprintf(stderr, "%s [%.*s%*s] %3.0f%%", what, filled, full, width - filled, "", 100 * done / total);
     state.bar = length + REST + width;
   } else { /* no room for a bar: what there is of the words */
-    state.bar = length < wide ? length : wide - 1;
-    fprintf(stderr, "%.*s", state.bar, what);
+    fwrite(what, 1, fit_columns(what, wide - 1, &state.bar), stderr);
     state.bar = state.bar ? state.bar : 1;
   }
   fputs("\33[K", stderr);
@@ -284,15 +310,19 @@ void say_progress(const char *what, double done, double total)
 void say_working(const char *what, const char *on)
 {
   enum { MOST = 50, REST = 8 }; /* a line that wraps could not be wiped */
+  static const char dots[] = "...";
   if (state.plain || !out_err_is_terminal())
     return;
-  int room = columns() - 1 - REST - (int)strlen(what);
-  size_t most = room < 1 ? 0 : room < MOST ? (size_t)room : MOST;
-  size_t length = strlen(on), cut = length > most ? length - most : 0;
-  while (cut < length && ((unsigned char)on[cut] & 0xc0) == 0x80)
-    cut++;
+  int own, length;
+  fit_columns(what, INT_MAX, &own);
+  int room = columns() - 1 - REST - own, most = room < 0 ? 0 : room < MOST ? room : MOST;
+  const char *end = on;
+  for (fit_columns(end, INT_MAX, &length); *end && length > most; fit_columns(end, INT_MAX, &length))
+    for (end++; ((unsigned char)*end & 0xc0) == 0x80;) /* the end of it tells more */
+      end++;
   say_progress_end();
-  state.bar = fprintf(stderr, "%s %s%s ...", what, cut ? "..." : "", on + cut);
+  fprintf(stderr, "%s %s%s ...", what, end > on ? dots : "", end);
+  state.bar = own + length + (end > on ? 8 : 5);
   fflush(stderr);
 }
 

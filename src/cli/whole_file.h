@@ -1,6 +1,7 @@
 /* whole_file.h - a result file that appears whole or not at all: written beside its name and renamed at the end, so
- * that what stood there before is whole until then. A link stays, and what it leads to is written
- * so. A device or a pipe is written as it is. */
+ * that what stood there before is whole until then. A link stays, and what it leads to is written so, whether that is
+ * there yet or not. A device or a pipe is written as it is. What a killed writer left beside the name
+ * (NAME.tern-XXXXXX) goes when the next one begins. */
 #ifndef TERN_CLI_WHOLE_FILE_H
 #define TERN_CLI_WHOLE_FILE_H
 

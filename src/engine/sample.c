@@ -290,7 +290,8 @@ static tern_status refuse_logits(const sampler *s, const float *l, tern_error *e
   for (size_t i = 0; i < s->vocab; i++)
     if (l[i] != l[i] || l[i] == INFINITY)
       return err_set(err, TERN_E_FORMAT,
-                     "logits: %s for token id %zu: the checkpoint's weights are damaged or overflow",
+                     "logits: %s for token id %zu: the weights are damaged or overflow (of the checkpoint, or prepared "
+                     "ones: `tern prepare` looks at those)",
                      l[i] != l[i] ? "nan" : "inf", i);
   return err_set(err, TERN_E_FORMAT, "logits: every token is impossible: take back the logit bias");
 }

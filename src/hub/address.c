@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 enum { MOST_SEGMENTS = 64 };
 
@@ -60,21 +61,13 @@ typedef struct segments {
   size_t n;
 } segments;
 
-static int digit(char c)
-{
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 /* %2F and its like, in place; what is no such thing stays. */
 static void unescape(char *s)
 {
   char *to = s;
   for (; *s; s++) {
-    bool escaped = s[0] == '%' && digit(s[1]) >= 0 && digit(s[2]) >= 0 && (s[1] != '0' || s[2] != '0');
-    *to++ = escaped ? (char)(digit(s[1]) << 4 | digit(s[2])) : *s;
+    bool escaped = s[0] == '%' && hex_digit(s[1]) >= 0 && hex_digit(s[2]) >= 0 && (s[1] != '0' || s[2] != '0');
+    *to++ = escaped ? (char)(hex_digit(s[1]) << 4 | hex_digit(s[2])) : *s;
     s += escaped ? 2 : 0;
   }
   *to = 0;
@@ -167,6 +160,9 @@ static tern_status read_page(const char *text, segments *s, hub_repo *out, tern_
   char *tag = strchr(s->items[1], ':');
   if (tag) {
     *tag++ = 0;
+    if (!strcasecmp(tag, "latest"))
+      return err_set(err, TERN_E_USAGE, "%s: a repo of the hub has no \":latest\": tern pull %.96s/%.96s", text,
+                     s->items[0], s->items[1]);
     return err_set(
         err, TERN_E_USAGE,
         "%s: \":%.80s\" names a GGUF file: tern pull %.96s/%.96s --include '*%.80s*.gguf' brings it, and tern run "

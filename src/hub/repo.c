@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"
@@ -44,9 +45,22 @@ tern_status repo_parse(const char *text, hub_repo *out, tern_error *err)
   *out = (hub_repo){.revision = "main"};
   if (n < sizeof out->id)
     memcpy(out->id, text, n);
-  if (n >= sizeof out->id || !repo_is_id(out->id))
+  if (n >= sizeof out->id || !repo_is_id(out->id)) {
+    char *tag = n < sizeof out->id ? strchr(out->id, ':') : NULL;
+    if (tag)
+      *tag++ = 0;
+    if (tag && repo_is_id(out->id) && !strcasecmp(tag, "latest"))
+      return err_set(err, TERN_E_USAGE, "\"%.200s\": a repo of the hub has no \":latest\": tern pull %s", text,
+                     out->id);
+    if (tag && *tag && repo_is_id(out->id))
+      return err_set(
+          err, TERN_E_USAGE,
+          "\"%.200s\": \":%.80s\" names a GGUF file: tern pull %s --include '*%.80s*.gguf' brings it, and tern "
+          "run takes its path",
+          text, tag, out->id, tag);
     return err_set(err, TERN_E_USAGE, "\"%.200s\" is not ORG/NAME[@REV], as a repo of the hub is named (%s)", text,
                    strstr(text, "://") ? "without the address before it" : "tern pull mlx-community/NAME, say");
+  }
   if (!at)
     return TERN_OK;
   if (strlen(at + 1) >= sizeof out->revision || repo_check_path("revision", at + 1, NULL) != TERN_OK)

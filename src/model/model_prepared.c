@@ -49,8 +49,10 @@ static tern_status use_prepared(model *m, const prepared_place *place, tern_erro
   tern_status status = prepared_open(place, m->cx.backend->layout, &m->prepared, &why);
   if (status == TERN_E_NOMEM)
     return err_nomem(err, "prepared weights");
-  if (status == TERN_OK)
+  if (status == TERN_OK) {
+    prepared_note(place, m->ckpt);
     return weights_each_product(&m->weights, m->config.layers, attach, m, err);
+  }
   if (status != TERN_E_NOT_FOUND)
     m->prepared_fault = why;
   return TERN_OK;

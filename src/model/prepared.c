@@ -1,4 +1,5 @@
-/* prepared.c - see prepared.h: identity, opening, looking up. prepared_make.c makes the files. */
+/* prepared.c - see prepared.h: identity, opening, looking up. prepared_make.c makes the files, and
+ * prepared_sources.c tells whose they are. */
 #include "model/prepared.h"
 
 #include <errno.h>
@@ -215,42 +216,6 @@ const char *prepared_path(const prepared *p)
 size_t prepared_bytes(const prepared *p)
 {
   return p->map.size;
-}
-
-/* ---- whose it is ---- */
-
-enum { MOST_SOURCES = 1 << 20 /* bytes */ };
-
-tern_status prepared_read_head(const char *path, prepared_head *out, tern_error *err)
-{
-  FILE *f = fopen(path, "re");
-  if (!f)
-    return err_errno(err, path, "open");
-  bool read = fread(out, sizeof *out, 1, f) == 1 && !memcmp(out->magic, "TERNPREP", sizeof out->magic);
-  fclose(f);
-  return read ? TERN_OK : err_set(err, TERN_E_FORMAT, "%s: not a file of prepared weights", path);
-}
-
-bool prepared_is_held(const char *path)
-{
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
-  if (fd >= 0)
-    close(fd);
-  return held;
-}
-
-tern_status prepared_sources(const char *folder, char **paths, size_t *n, tern_error *err)
-{
-  mode_t type;
-  char *path = path_join(folder, "sources");
-  *paths = NULL;
-  *n = 0;
-  tern_status status = path ? path_type(path, &type, err) : err_nomem(err, "path");
-  if (status == TERN_OK && type)
-    status = file_read(path, MOST_SOURCES, paths, n, err);
-  mem_free(path);
-  return status;
 }
 
 /* ---- looking up ---- */

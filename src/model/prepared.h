@@ -12,8 +12,10 @@
  *
  * Integers as the machine has them: layouts exist on little-endian machines alone.
  *
- * Beside it stands DIR/IDENTITY/sources: the directories that it was prepared for, each ended by a NUL. Whether a file
- * is still of use is asked of these (cli/derived.h); a process that has it open holds a shared lock (flock) on it.
+ * Beside it stands DIR/IDENTITY/sources: the directories that it was prepared for or used from, each ended by a NUL,
+ * with
+ * "//" behind the folder that the file system they are on is mounted at (where that is not the root). Whether a file is
+ * still of use is asked of these (cli/derived.h); a process that has it open holds a shared lock (flock) on it.
  *
  * Whoever makes one writes it beside its place, reads it back against the sums of its entries, and renames it, so that
  * a file under the name is whole. Opening checks size, versions, identity, the digest of head and entries, that all
@@ -82,8 +84,13 @@ tern_status prepared_lock(const prepared *p, tern_error *err); /* in memory, as 
 tern_status prepared_read_head(const char *path, prepared_head *out, tern_error *err);
 /* Whether a process has it open. */
 bool prepared_is_held(const char *path);
-/* What stands in FOLDER/sources: *n bytes (mem_free), each path ended by a NUL. None where there is no such file. */
-tern_status prepared_sources(const char *folder, char **paths, size_t *n, tern_error *err);
+/* Notes the checkpoint's directory beside the file. One that cannot be noted is prepared and used all the same. */
+void prepared_note(const prepared_place *place, const ckpt *c);
+/* What stands in FOLDER/sources: *n bytes (mem_free), each path ended by a NUL. *known: it can be all. False where
+ * nothing was noted, and where no more fits. */
+tern_status prepared_sources(const char *folder, char **paths, size_t *n, bool *known, tern_error *err);
+/* Whether nothing stands at one of these, and the file system that it was on is there to tell. */
+bool prepared_source_is_gone(const char *path);
 
 /* ---- making ---- */
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -341,39 +340,6 @@ static tern_status make_locked(maker *m, prepared_report *report, tern_error *er
   return status;
 }
 
-/* ---- whose it is ---- */
-
-static bool is_noted(const char *paths, size_t n, const char *path)
-{
-  for (size_t at = 0; at < n; at += strlen(paths + at) + 1)
-    if (!strcmp(paths + at, path))
-      return true;
-  return false;
-}
-
-/* FOLDER/sources gets the checkpoint's directory (prepared.h). One that cannot be noted is prepared all the same. */
-static void note_source(const maker *m)
-{
-  char *paths = NULL, *dir = NULL, *full = NULL, *place = path_join(m->folder, "sources");
-  const char *shard = ckpt_file_at(m->c, 0)->path, *slash = strrchr(shard, '/');
-  size_t n = 0;
-  if (place && prepared_sources(m->folder, &paths, &n, NULL) == TERN_OK)
-    dir = slash ? mem_strndup(shard, (size_t)(slash - shard)) : mem_strdup(".");
-  if (dir)
-    full = realpath(*dir ? dir : "/", NULL);
-  int fd = full && !is_noted(paths, n, full) ? open(place, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
-  if (fd >= 0) {
-    ssize_t all = (ssize_t)strlen(full) + 1;
-    if (write(fd, full, (size_t)all) != all && ftruncate(fd, (off_t)n) != 0)
-      unlink(place); /* half a path is worse than none */
-    close(fd);
-  }
-  free(full); /* realpath's own allocation */
-  mem_free(dir);
-  mem_free(paths);
-  mem_free(place);
-}
-
 static tern_status set_names(maker *m, const char *dir, tern_error *err)
 {
   buf folder = {0}, part = {0};
@@ -401,7 +367,7 @@ static tern_status make_all(maker *m, const char *dir, const ops_weight *const *
     reclaim(dir);
   tern_status status = make_locked(m, report, err);
   if (status == TERN_OK)
-    note_source(m);
+    prepared_note(m->place, m->c);
   if (lock >= 0)
     close(lock);
   report->bytes = m->head.bytes;

@@ -128,6 +128,7 @@ def check_completions(prefix, verbs):
         tally.check(f"bash: {before}= and nothing yet", offered("tern", verb, before, "=") == set(all_of))
         tally.check(f"bash: {before}=VALUE where = breaks no words", offered("tern", verb, f"{before}={part}") == {f"{before}={word}" for word in some})
     tally.check("bash: files", "CMakeLists.txt" in offered("tern", "run", "--file", str(ROOT) + "/CMakeL").pop())
+    tally.check("bash: rm takes no files", offered("tern", "rm", str(ROOT) + "/CMakeL") == set())
     with tempfile.TemporaryDirectory() as home:
         hostile = "$(touch pwned);`touch pwned`*'\""
         model = Path(home) / "models" / "org" / hostile
@@ -216,6 +217,14 @@ def check_uninstall(folder):
     tally.check("no folder of tern's is left empty", not [p for p in stage.rglob("tern") if p.is_dir() and not any(p.iterdir())])
     status, out, err = sh("cmake", "-DPREFIX=/opt/tern", "-P", ROOT / "cmake" / "uninstall.cmake", env={"DESTDIR": str(stage)})
     tally.check("a second time it says that nothing is there", status != 0 and "no install of tern" in " ".join((out + err).split()), err)
+    script, moved = folder / "written.cmake", folder / "moved"
+    (moved / "data" / "tern").mkdir(parents=True)
+    (moved / "data" / "tern" / "file").write_text("")
+    (folder / "write.cmake").write_text(f"configure_file({ROOT}/cmake/installed.cmake.in {script} @ONLY)\n")
+    ok("data elsewhere", ["cmake", "-DCMAKE_INSTALL_DATADIR=data", "-DCMAKE_INSTALL_LIBDIR=lib", "-P", folder / "write.cmake"])
+    ok("are written down", ["cmake", f"-DCMAKE_INSTALL_PREFIX={moved}", f"-DCMAKE_INSTALL_MANIFEST_FILES={moved}/data/tern/file", "-P", script])
+    ok("and uninstalled", ["cmake", f"-DPREFIX={moved}", "-P", ROOT / "cmake" / "uninstall.cmake"])
+    tally.check("wherever they were", not [p for p in moved.rglob("*") if not p.is_dir()], list(moved.rglob("*")))
     status, out, err = sh("cmake", "--install", BUILD, "--prefix", str(folder / "odd"))
     tally.check("a place that the dynamic linker does not know is told", status == 0 and "ldconfig" in out and f"rpath,{folder / 'odd'}" in out, out[-300:])
 

@@ -1,7 +1,10 @@
 """--prompt-cache-file: run and chat go on from a conversation's state in a file, with the same answers as without it; what is
 damaged, foreign or cannot be written is an error that names the file (standard library only)."""
 
+import fcntl
 import json
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -10,7 +13,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 from tally import Tally  # noqa: E402
-from terncli import tern  # noqa: E402
+from terncli import BINARY, tern  # noqa: E402
+from waiting import DEADLINE, hear  # noqa: E402
 
 GOLDEN = HERE.parent / "golden"
 FLAG = "--prompt-cache-file"
@@ -62,9 +66,56 @@ def test_chat(folder):
     again = tern("chat", model, FLAG, file, *flags, stdin=more)
     tally.check("chat: the same answer", again.status == 0 and again.out == plain.out, f"{again} {plain}")
     tally.check("chat: found", "(0 cached)" in plain.err and "(0 cached)" not in again.err and " cached)" in again.err, again.err)
+    cleared = tern("chat", model, "--max-tokens", "2", stdin=b"hi\n/clear\n/stats\n")
+    tally.check("chat: nothing is in use after /clear", "0 messages, 0 of" in cleared.err, cleared.err)
+    dos, unix = (tern("chat", model, "--max-tokens", "2", stdin=text) for text in (b"hi\r\n/exit\r\nhi\r\n", b"hi\n/exit\n"))
+    tally.check("chat: lines that end in CR LF are lines", dos.status == 0 and "unknown" not in dos.err and dos.out == unix.out, dos)
     before = file.read_bytes()
     idle = tern("chat", model, FLAG, file, stdin=b"/exit\n")
     tally.check("chat: nothing said, nothing lost", idle.status == 0 and file.read_bytes() == before, idle)
+
+
+def test_links(folder):
+    """A link to nothing stays one: what it leads to comes to be."""
+    model, place = GOLDEN / "llama-4bit" / "model", folder / "links"
+    (place / "deep").mkdir(parents=True)
+    (place / "one").symlink_to("deep/two")
+    (place / "deep" / "two").symlink_to("three")
+    made = run(model, SAID, FLAG, place / "one")
+    tally.check("a link to nothing", "ids" in made and (place / "one").is_symlink() and (place / "deep" / "two").is_symlink() and (place / "deep" / "three").is_file() and not (place / "deep" / "three").is_symlink(), made)
+    made = run(model, SAID, FLAG, place / "one")
+    tally.check("which is found through it", made.get("usage", {}).get("cached_tokens", 0) > 20, made)
+    (place / "loop").symlink_to("loop")
+    refused("a link to itself", ["loop"], model, FLAG, place / "loop")
+    tally.check("which stays", (place / "loop").is_symlink())
+
+
+def test_killed(folder):
+    """What a killed writer left beside the file goes with the next one; a live one's and other names stay."""
+    model, place = GOLDEN / "llama-4bit" / "model", folder / "killed"
+    place.mkdir()
+    left, live, others = place / "p.tern-abcdef", place / "p.tern-ghijkl", [place / "p.backup", place / "p.tern-abcdefg", place / "pp.tern-abcdef"]
+    for path in left, live, *others:
+        path.write_bytes(b"x" * 1000)
+    with live.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        made = run(model, SAID, FLAG, place / "p")
+    there = set(place.iterdir())
+    tally.check("killed: what was left is gone, and nothing else", "ids" in made and there == {live, place / "p", *others}, there)
+
+
+def test_save_fails(folder):
+    """However a conversation ends, a file that could not be written is told of."""
+    model, place = GOLDEN / "llama-4bit" / "model", folder / "gone"
+    place.mkdir()
+    process = subprocess.Popen([BINARY, "chat", model, FLAG, place / "p", "--max-tokens", "2", "--stats"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process.stdin.write(b"hello\n")
+    process.stdin.flush()
+    said = hear(process.stderr.fileno(), lambda said: b"peak memory" in said)
+    shutil.rmtree(place)
+    process.terminate()
+    said += process.communicate(timeout=DEADLINE)[1]
+    tally.check("SIGTERM, and no place to save at", process.returncode != 0 and FLAG.encode() in said and b"gone/p" in said, said)
 
 
 def test_refused(folder):
@@ -99,6 +150,9 @@ def main():
             test_answers(model, flags, folder)
         test_no_answer(folder)
         test_chat(folder)
+        test_links(folder)
+        test_killed(folder)
+        test_save_fails(folder)
         test_refused(folder)
     return tally.close()
 

@@ -196,7 +196,7 @@ def test_mishaps(hub):
             refused("a revision that is not there, and a dataset of the same name", home.pull("org/tiny@v9"), 'no revision "v9"')
             tally.check("a revision that is not there is no slip", "did you mean" not in home.pull("org/tiny@v9").err)
     with Home(hub) as home:
-        for name, what in (("llama3.2", "tern pull mlx-community/Llama-3.2-3B-Instruct-4bit"), ("llama3.2:1b", "Llama-3.2-1B"), ("Mistral:latest", "Mistral-7B")):
+        for name, what in (("llama3.2", "tern pull mlx-community/Llama-3.2-3B-Instruct-4bit"), ("llama3.2:1b", "Llama-3.2-1B"), ("Mistral:latest", "Mistral-7B"), ("llama3.1:8b-instruct-q4_0", "Llama-3.1-8B"), ("llama3.1:405b", "mlx-community/NAME"), ("deepseek-r1:1.5b", "mlx-community/NAME")):
             refused(f"{name}, as Ollama has it", home.pull(name), what, status=2)
             refused(f"run {name}", tern("run", name, env=home.env), what)
             refused(f"run {name} with a prompt", tern("run", name, "hi", env=home.env), what)

@@ -403,7 +403,7 @@ def test_prepared(hub):
         (home.folder / "own" / "models" / "link").symlink_to(home.snapshot(new))
         tern("rm", "link", "--yes", env=home.env)
         tally.check("and where a link to the model goes", made.exists() and not (home.folder / "own" / "models" / "link").is_symlink())
-        (made / "sources").write_bytes(b"/nowhere\0")
+        (made / "sources").write_bytes(str(home.folder / "gone").encode() + b"\0")
         tern("gc", "--yes", env=home.env)
         tally.check("a model in the cache counts without a note", made.exists())
         broken = home.folder / "broken"
@@ -413,8 +413,53 @@ def test_prepared(hub):
         tern("gc", "--yes", env=home.env)
         tally.check("a source that is there and cannot be read counts", made.exists())
         broken.rmdir()
+        (made / "sources").write_bytes(f"{home.folder}//broken".encode() + b"\0")
+        tern("gc", "--yes", env=home.env)
+        tally.check("so does one on a disk that is not mounted", made.exists())
+        (made / "sources").write_bytes(str(broken).encode() + b"\0")
         done = tern("gc", "--yes", env=home.env)
         tally.check("until it is gone", done.status == 0 and not made.exists(), done.err)
+
+
+def test_not_noted(hub):
+    """Notes that are missing or cannot be read: what was prepared stays, and nothing else is harmed."""
+    repo = hub.repo("org/tiny", tiny())
+    with Home(hub) as home:
+        home.pull("org/tiny")
+        one, two = home.folder / "one", home.folder / "two"
+        shutil.copytree(home.snapshot(repo), one, copy_function=shutil.copy2)
+        os.utime(one / "model.safetensors", (1, 1))
+        made = prepare(home, one)
+        if not made:
+            tally.skip("prepared weights without notes", "this processor has no layout", 8)
+            return
+        notes = made / "sources"
+        one.rename(two)
+        tally.check("the directory's new name has them", b"prepared" in tern("inspect", two, env=home.env).out)
+        tern("run", two, "x", "-m", "1", env=home.env)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("a directory that only uses them counts", done.status == 0 and made.exists() and "nothing to remove" in done.err, done.err)
+        notes.unlink()
+        shutil.rmtree(two)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("without notes they stay, and that is said", done.status == 0 and made.exists() and "1 of the prepared weights" in done.err and "rm -r" in done.err, done.err)
+        done = tern("gc", "--yes", "--verbose", env=home.env)
+        tally.check("with --verbose by name", str(made) in done.err, done.err)
+        notes.mkdir()
+        (home.folder / "own" / "models").mkdir(exist_ok=True)
+        left = made.parent / ("a" * 64)
+        left.mkdir()
+        done = tern("gc", "--yes", "--json", env=home.env)
+        tally.check("notes that cannot be read are one file's trouble", done.status == 0 and removed(done) == {left: "unfinished"} and made.exists() and done.err.count("not a regular file") == 1, done.err)
+        done = tern("rm", "org/tiny", "--yes", env=home.env)
+        tally.check("and rm's of nothing", done.status == 0 and not home.repo("org/tiny").exists() and made.exists(), done.err)
+        notes.rmdir()
+        notes.write_bytes(b"x" * 1200000)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("nor are notes that are too long", done.status == 0 and made.exists() and "more than" in done.err, done.err)
+        notes.write_bytes(str(home.folder / "gone").encode() + b"\0")
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("those that say that it is nobody's take it", done.status == 0 and not made.exists(), done.err)
 
 
 def test_notes(hub):
@@ -482,7 +527,7 @@ def test_window(hub):
             tally.check(f"{name} brings it", bring(home) and not home.whole(repo), lambda: home.whole(repo))
 
 
-TESTS = [test_window, test_prepared, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
+TESTS = [test_window, test_prepared, test_not_noted, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():

@@ -77,6 +77,11 @@ static void test_address(void **state)
       {"https://huggingface.co/a b/name", hub, "is not ORG/NAME"},
       {"https://huggingface.co/org/name/settings", hub, "settings"},
       {"hf.co/org/name:Q4_K_M", hub, "'*Q4_K_M*.gguf'"},
+      {"hf.co/org/name:latest", hub, "no \":latest\": tern pull org/name"},
+      {"org/name:Q4_K_M", hub, "pull org/name --include '*Q4_K_M*.gguf'"},
+      {"org/name:latest", hub, "no \":latest\": tern pull org/name"},
+      {"org/name:", hub, "is not ORG/NAME"},
+      {"org:x/name:y", hub, "is not ORG/NAME"},
       {"ftp://huggingface.co/org/name", hub, "neither http"},
       {"hf.co/org/name", mirror, "hf.co"},
   };

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/path.h"
 #include "model/model.h"
 
 static const char golden[] = TERN_SOURCE_DIR "/tests/golden/llama-4bit/model";
@@ -129,12 +130,42 @@ static void test_used(void **state)
   assert_int_equal(count_files(), 1);
   *strrchr(path, '/') = 0;
   char *sources, *full = realpath(golden, NULL);
-  size_t n;
-  assert_int_equal(prepared_sources(path, &sources, &n, NULL), TERN_OK);
-  assert_int_equal(n, strlen(full) + 1); /* noted once */
-  assert_string_equal(sources, full);
+  size_t n, again;
+  bool known;
+  assert_int_equal(prepared_sources(path, &sources, &n, &known, NULL), TERN_OK);
+  assert_true(known);
+  assert_int_equal(n, strlen(sources) + 1); /* noted once */
+  char *same = realpath(sources, NULL);
+  assert_string_equal(same, full);
+  free(same);
   free(full);
   mem_free(sources);
+  char *notes = path_join(path, "sources");
+  assert_int_equal(unlink(notes), 0);
+  assert_int_equal(prepared_sources(path, &sources, &again, &known, NULL), TERN_OK);
+  assert_false(known); /* of nothing nothing follows */
+  o.simd = NULL;
+  model_close(open_model(golden, o)); /* using it notes it too */
+  model_close(open_model(golden, o));
+  assert_int_equal(prepared_sources(path, &sources, &again, &known, NULL), TERN_OK);
+  assert_true(known);
+  assert_int_equal(again, n);
+  mem_free(sources);
+  FILE *f = fopen(notes, "w"); /* as full as it gets */
+  for (int i = 0; i < (1 << 20) - 2; i++)
+    fputc('x', f);
+  fclose(f);
+  model_close(open_model(golden, o));
+  assert_int_equal(prepared_sources(path, &sources, &again, &known, NULL), TERN_OK);
+  assert_false(known);
+  assert_int_equal(again, (1 << 20) - 2);
+  mem_free(sources);
+  assert_int_equal(unlink(notes), 0);
+  assert_int_equal(mkdir(notes, 0777), 0); /* harms nobody */
+  model_close(open_model(golden, o));
+  assert_int_not_equal(prepared_sources(path, &sources, &again, &known, NULL), TERN_OK);
+  assert_int_equal(rmdir(notes), 0);
+  mem_free(notes);
   mem_free(path);
 }
 

@@ -347,8 +347,9 @@ static tern_status check_room(const char *cache, const hub_plan *p, tern_error *
   if (p->missing == 0 || (room > spare_room && room - spare_room >= p->missing))
     return TERN_OK;
   return err_set(err, TERN_E_IO,
-                 "%s: %.1f MB have still to come, and the disk has %.1f MB left: tern gc and tern rm make room", cache,
-                 (double)p->missing / 1e6, (double)room / 1e6);
+                 "%s: %.1f MB have still to come and %.1f MB are to stay free, but the disk has %.1f MB left: tern gc "
+                 "and tern rm make room",
+                 cache, (double)p->missing / 1e6, (double)spare_room / 1e6, (double)room / 1e6);
 }
 
 /* Until it ends nobody removes blobs that no snapshot names yet. Waits for rm and gc. */
