@@ -1,5 +1,5 @@
-/* scheduler_house.h - a scheduler with jobs in it, for tests: what is seen of each job as it runs, the same job alone, and
- * a mixed load of them that is compared with each alone. */
+/* scheduler_house.h - a scheduler with jobs in it, for tests: what is seen of each job as it runs, the same job alone,
+ * and a mixed load of them that is compared with each alone. */
 #ifndef SCHEDULER_HOUSE_H
 #define SCHEDULER_HOUSE_H
 
@@ -230,7 +230,8 @@ static inline void run_alone(seen *s)
     fail_msg("%s", err.text);
   tern_session_close(alone);
   s->n_ids = result.n_ids;
-  memcpy(s->ids, result.ids, result.n_ids * sizeof *result.ids);
+  if (s->n_ids)
+    memcpy(s->ids, result.ids, result.n_ids * sizeof *result.ids);
   snprintf(s->finish, sizeof s->finish, "%s", result.finish);
   tern_result_clear(&result);
 

@@ -1,5 +1,5 @@
-/* test_scheduler_reuse.c - a scheduler that guesses and that keeps prefixes changes no bit: whatever was guessed, right or
- * wrong, and whatever was found of an earlier turn, jobs have what they have alone. */
+/* test_scheduler_reuse.c - a scheduler that guesses and that keeps prefixes changes no bit: whatever was guessed, right
+ * or wrong, and whatever was found of an earlier turn, jobs have what they have alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
