@@ -1,6 +1,6 @@
-/* test_scheduler_choice.c - greedy tokens that come without their logits, where several rows share a forward: neighbours
- * in a scheduler, and drafts. They are the tokens that the logits have, and it is certain that they came that way: a
- * backend in between counts what it told, and one that tells lies shows them in the answers. */
+/* test_scheduler_choice.c - greedy tokens that come without their logits, where several rows share a forward:
+ * neighbours in a scheduler, and drafts. They are the tokens that the logits have, and it is certain that they came
+ * that way: a backend in between counts what it told, and one that tells lies shows them in the answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
