@@ -2,8 +2,8 @@
  *
  * Where stdin and stderr are a terminal the line is edited (libedit, where tern is built with it): cursor keys, history
  * (up, down, Ctrl-R), Tab on commands. A paste of several lines (bracketed paste) is one line with newlines in it, and
- * so is what Alt-Enter broke. History is a file under TERN_HOME, a JSON string a line; lines_keep
- * appends to it, so that a message of several lines is one entry.
+ * so is what Alt-Enter broke. History is a file under TERN_HOME, a JSON string a line; lines_keep appends to it, so
+ * that a message of several lines is one entry.
  *
  * Everything else is read as it comes. Not stdio's: before waiting one has to know that nothing is left. For use inside
  * sig_hold: a signal ends the waiting and is left for the caller to see.

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "oracle")]
 
 import st  # noqa: E402
-from bad_input import MOST, clocks, one_error_line  # noqa: E402
+from bad_input import MOST, one_error_line, spent  # noqa: E402
 from configs import CONFIGS  # noqa: E402
 from tally import Tally  # noqa: E402
 from terncli import tern  # noqa: E402
@@ -55,10 +55,10 @@ SPECIAL = [
 
 def run(folder, config):
     (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
-    start = clocks()
+    start = spent()
     done = tern("logits", folder, "--ids", "1")
-    took = min(now - then for now, then in zip(clocks(), start))
-    why = one_error_line(done) or (f"took {took:.1f} s" if took > MOST else None)
+    took = spent() - start
+    why = one_error_line(done) or (f"took {took:.1f} s of processor time" if took > MOST else None)
     return done.error_line.replace(str(folder), "DIR"), why
 
 

@@ -3,6 +3,7 @@ damaged, foreign or cannot be written is an error that names the file (standard 
 
 import fcntl
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -141,6 +142,26 @@ def test_refused(folder):
     tally.check("serve has its own", done.status == 2 and FLAG in done.err, done)
 
 
+def test_full(folder):
+    """The answer is there and the state cannot be written: an error, and what was there stays."""
+    model, file = GOLDEN / "llama-4bit" / "model", folder / "full" / "file"
+    file.parent.mkdir()
+
+    def limit():  # Python's children do not die of the signal that a file too large sends
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    def save(prompt):
+        done = subprocess.run([BINARY, "run", str(model), prompt, "--no-prepare", FLAG, str(file)], capture_output=True, text=True, preexec_fn=limit, restore_signals=False)
+        return done.returncode == 1 and done.stdout and str(file) in done.stderr and "too large" in done.stderr, done
+
+    tally.check("no room", *save(SAID))
+    tally.check("no room: nothing is left", not list(file.parent.iterdir()), list(file.parent.iterdir()))
+    run(model, SAID, FLAG, file)
+    whole = file.read_bytes()
+    tally.check("no room for more", *save(f"{SAID} lie"))
+    tally.check("no room for more: what was there stays", [*file.parent.iterdir()] == [file] and file.read_bytes() == whole)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -154,6 +175,7 @@ def main():
         test_killed(folder)
         test_save_fails(folder)
         test_refused(folder)
+        test_full(folder)
     return tally.close()
 
 

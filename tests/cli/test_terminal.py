@@ -244,8 +244,7 @@ def test_signals(folder):
     chat.keys("tell me everything\r")
     chat.await_hold()  # the answer is more than the terminal holds: it waits for us to read
     chat.keys("typed ahead")
-    time.sleep(0.2)  # it has come, by and large; where it has not, it comes to the prompt
-    chat.keys("\3")
+    chat.keys("\3")  # which a terminal takes in this order
     got = chat.await_prompt(r">>> (\x1b\[[0-9;?]*[A-Za-z])*(typed ahead(\x1b\[[0-9;?]*[A-Za-z])*)?$")
     tally.check("what is typed meanwhile is not mixed in", got.rfind("typed ahead") < 0 or got.rfind("typed ahead") > got.rfind(">>> "), got[-200:])
     chat.keys("\25")

@@ -1,7 +1,6 @@
 """Large bodies: what they cost before the scheduler counts them is bounded, and none outlives its client or the server."""
 
 import json
-import os
 import resource
 import socket
 import sys
@@ -13,7 +12,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from serving import DEADLINE, GOLDEN, Server, chat, until  # noqa: E402
 from tally import Tally  # noqa: E402
-from terncli import BINARY  # noqa: E402
+from terncli import sanitized  # noqa: E402
 from waiting import worked  # noqa: E402
 
 tally = Tally()
@@ -61,25 +60,19 @@ def test_held_bodies(s):
     tally.check("room again", until(lambda: s.ask("/tokenize", b'{"content": "' + b"1" * (14 * MB) + b'"}')[0] == 400))
 
 
-def spent(s):
-    """Seconds of CPU that the server has used."""
-    fields = Path(f"/proc/{s.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def test_gone_while_encoding():
     """A client that leaves in the midst of it is noticed: its text is not encoded to its end. Measured in work, not in time."""
     path, words = "/v1/messages/count_tokens", "ab cd efg " * (1500 * 1000)
     body = json.dumps({"messages": [{"role": "user", "content": words}]}).encode()
     with Server(MODEL, "-v") as s:
-        before = spent(s)
+        before = worked(s.process.pid)
         sock = post(s, path, body)
         tally.check("counted", sock.recv(12)[9:] == b"200")
         sock.close()
-        whole = spent(s) - before
-        before = spent(s)
+        whole = worked(s.process.pid) - before
+        before = worked(s.process.pid)
         sock = post(s, path, body)
-        until(lambda: spent(s) - before > whole / 2, 120)
+        tally.check("half of it is done", until(lambda: worked(s.process.pid) - before > whole / 2))
         sock.close()
         tally.check("goes on", s.ask("/health")[0] == 200)
         tally.check("ends well", s.end() == 0, s.status)
@@ -128,7 +121,7 @@ def test_open_files():
 
 
 def main():
-    if b"__asan_init" in Path(BINARY).read_bytes() or b"__tsan_init" in Path(BINARY).read_bytes():
+    if sanitized():
         tally.skip("large bodies", "a sanitizer's time and memory are others")
         return tally.close()
     with Server(MODEL) as s:

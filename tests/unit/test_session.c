@@ -467,6 +467,103 @@ static void cancelled_timelines_go_on(void **state)
   free(got);
 }
 
+enum { MANY = 60 }; /* steps: a ring forgets what it was at the split */
+
+static void drop_row(void *user, int64_t position, float *logits)
+{
+  (void)user;
+  (void)position;
+  (void)logits;
+}
+
+static void cut_short(void *user, size_t done, size_t total)
+{
+  if (done < total)
+    session_cancel(user);
+}
+
+/* A prompt of `n` and MANY steps, or what was read of it when that was cut short: before the split. */
+static session *leave(model *m, const int32_t *ids, int n, bool cut, record *r)
+{
+  tern_error err = {0};
+  session *s;
+  session_sink drop = {.row = drop_row};
+  expect_ok(session_open(m, 0, &s, &err), &err);
+  r->vocab = m->config.vocab;
+  if (!cut) {
+    session_request whole = {.ids = ids, .n = (size_t)n, .limit = n + MANY};
+    expect_ok(session_sync(s, &whole, &drop, NULL, &err), &err);
+    for (int i = 0; i < MANY; i++)
+      expect_ok(session_step(s, ids[n + i], &drop, &err), &err);
+    return s;
+  }
+  session_request request = {.ids = ids, .n = (size_t)n, .limit = n, .piece = 17, .on_read = cut_short, .user = s};
+  assert_int_equal(session_sync(s, &request, &(session_sink){.row = keep, .user = r}, NULL, &err), TERN_E_CANCELLED);
+  return s;
+}
+
+/* Another session goes on from what one left, with a prompt that shares so many tokens: some of what was read, all of
+ * it, some of the steps too. It has the bits of a fresh one, and finds as much as the first itself does. */
+static void take_and_go_on(model *m, int shared, bool cut, const char *name)
+{
+  enum { PROMPT = 70, NEXT = 140 };
+  record *want = calloc(1, sizeof *want), *got = calloc(1, sizeof *got);
+  int32_t ids[LONGEST], others[LONGEST];
+  tern_error err = {0};
+  session *first, *other, *fresh;
+  want->vocab = got->vocab = m->config.vocab;
+  make_ids(ids, LONGEST, 5);
+  make_ids(others, LONGEST, 6);
+  memcpy(others, ids, (size_t)shared * sizeof *ids);
+  first = leave(m, ids, PROMPT, cut, want);
+  prefix_of left = session_kept(first);
+  assert_true(cut ? left.length > 0 && left.length < left.split : left.length > left.split);
+  expect_ok(session_open(m, 0, &other, &err), &err);
+  expect_ok(session_take(other, &left, &err), &err);
+  assert_int_equal(session_length(other), left.length);
+  assert_memory_equal(session_ids(other), ids, (size_t)left.length * sizeof *ids);
+  int found = (int)run(other, others, NEXT, 0, got);
+  expect_ok(session_open(m, 0, &fresh, &err), &err);
+  assert_int_equal(run(fresh, others, NEXT, 0, want), 0);
+  expect_same(want, got, cut ? "behind a cut prompt that was taken" : "behind what was taken", name);
+  session_close(other);
+  session_close(fresh);
+  session_uncancel(first);
+  expect_ok(session_open(m, 0, &fresh, &err), &err);
+  int kept = (int)run(first, others, NEXT, 0, got);
+  expect_same(want, got, "where another took", name);
+  if (found != kept)
+    fail_msg("%s: of %d tokens that are shared %d serve who took them, and %d who had them", name, shared, found, kept);
+  session_close(first);
+  session_close(fresh);
+  free(want);
+  free(got);
+}
+
+static void a_state_that_is_taken_goes_on(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name;
+    tern_model_options options;
+  } models[] = {
+      {"gemma3-bf16", {0}},
+      {"qwen2-mxfp4", {0}},
+      {"llama-sliding-8bit", {0}},
+      {"qwen3-f16", {.max_kv_size = 24}}, /* a ring that the steps go round: what it was at the split is kept too */
+      {"qwen3-f16", {.max_kv_size = 72}},
+      {"llama-4bit", {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 40}},
+      {"llama-4bit", {.kv_bits = 4, .kv_group_size = 32, .quantized_kv_start = 74}}, /* among the steps */
+  };
+  static const int shares[] = {1, 30, 68, 69, 70, 74, 125}; /* a prompt of 70, whose last token is a step, and more */
+  for (size_t c = 0; c < sizeof models / sizeof *models; c++) {
+    model *m = open_model(models[c].name, models[c].options);
+    for (int i = 0; i < 14; i++)
+      take_and_go_on(m, shares[i % 7], i >= 7, models[c].name);
+    model_close(m);
+  }
+}
+
 /* Every allocation of an open fails once; each time the open fails cleanly. */
 static void opening_survives_failing_allocations(void **state)
 {
@@ -502,6 +599,7 @@ int main(void)
       cmocka_unit_test(kv_options_that_cannot_hold_are_refused),
       cmocka_unit_test(what_does_not_fit_is_refused_with_numbers),
       cmocka_unit_test(cancelled_timelines_go_on),
+      cmocka_unit_test(a_state_that_is_taken_goes_on),
       cmocka_unit_test(opening_survives_failing_allocations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
