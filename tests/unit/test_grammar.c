@@ -39,6 +39,8 @@ static tern_status compile(const json_t *schema, const schema_frame *frame, comp
   out->m = NULL;
   if (status == TERN_OK)
     status = gram_machine_open(&out->g, &out->m, err);
+  if (status == TERN_OK)
+    gram_allow(out->m, UINT64_MAX);
   return status;
 }
 
