@@ -13,7 +13,7 @@
 enum {
   MOST_MASKS = 4 << 20, /* bytes that are kept of them */
   MOST_WORK = GRAM_MASK_WORK,
-  TOKEN_WORK = MOST_WORK / 8 /* what each mask adds to what may be done, up to MOST_WORK */
+  TOKEN_WORK = MOST_WORK / 4 /* what each mask adds to what may be done, up to MOST_WORK */
 };
 
 struct constraint {

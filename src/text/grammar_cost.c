@@ -8,8 +8,10 @@
 #include "text/grammar_machine.h"
 
 enum {
-  BYTES = 64,          /* of each walk */
-  RULE_WORK = 1 << 20, /* more is too much */
+  BYTES = 32, /* of each walk */
+  SOON = 8,   /* after so many, a state of few threads ends it: nothing grows here */
+  FEW = 40,
+  RULE_WORK = 4 << 20, /* more is too much */
   ALL_WORK = 8 << 20   /* then the other rules are not walked */
 };
 
@@ -41,6 +43,8 @@ static uint64_t walk(gram_machine *m, size_t rule, const uint8_t *bytes, int n)
   gram_allow(m, RULE_WORK);
   uint32_t at = rule ? gram_start_at(m, (uint32_t)rule - 1) : gram_start(m), before = GRAM_DEAD;
   for (int i = 0; i < BYTES && at != GRAM_DEAD && at != before; i++) {
+    if (i >= SOON && gram_width(m, at) < FEW)
+      break;
     before = at;
     at = widest(m, at, bytes, n);
     looked += (uint64_t)n;

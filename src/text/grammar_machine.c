@@ -51,8 +51,8 @@ struct gram_machine {
   size_t n_work, work_capacity, n_found, found_capacity;
   uint64_t *seen; /* open addressing; UINT64_MAX: free */
   size_t seen_mask, n_seen;
-  uint64_t left;   /* work that may still be done */
-  size_t floor;    /* kept behind the last trim: of a deep stack nothing can be forgotten */
+  uint64_t left; /* work that may still be done */
+  size_t floor;  /* kept behind the last trim: of a deep stack nothing can be forgotten */
   bool failed, over, costly;
 };
 
@@ -377,9 +377,10 @@ tern_status gram_fault(const gram_machine *m, tern_error *err)
   if (m->failed)
     return err_nomem(err, "grammar");
   if (m->costly)
-    return err_set(err, TERN_E_LIMIT,
-                   "grammar: it is too costly to follow: too many ways to go on, as of a pattern that may begin anywhere "
-                   "and counts");
+    return err_set(
+        err, TERN_E_LIMIT,
+        "grammar: it is too costly to follow: too many ways to go on, as of a pattern that may begin anywhere "
+        "and counts");
   if (m->over)
     return err_set(err, TERN_E_LIMIT, "grammar: it has too many ways to go on at once: %d, or %d MiB", MOST_THREADS,
                    HARD_BYTES >> 20);
