@@ -193,7 +193,8 @@ typedef struct tern_sampling {
 typedef struct tern_grammar tern_grammar;
 
 /* schema: a JSON Schema; NULL: any object. TERN_E_USAGE: it is none, or has a keyword that is not enforced, which the
- * line names. TERN_E_LIMIT: too large. TERN_E_UNSUPPORTED: the model's tokens cannot be held against a grammar. */
+ * line names. TERN_E_LIMIT: too large or costly. TERN_E_UNSUPPORTED: the model's tokens cannot be held against a
+ * grammar. */
 TERN_API tern_status tern_grammar_open(tern_model *model, const char *schema, size_t length, tern_grammar **out,
                                        tern_error *err);
 TERN_API void tern_grammar_close(tern_grammar *grammar);

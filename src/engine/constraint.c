@@ -10,7 +10,11 @@
 #include "base/mem.h"
 #include "text/schema.h"
 
-enum { MOST_MASKS = 64 << 20 }; /* bytes that are kept of them */
+enum {
+  MOST_MASKS = 4 << 20, /* bytes that are kept of them */
+  MOST_WORK = GRAM_MASK_WORK,
+  TOKEN_WORK = MOST_WORK / 4 /* what each mask adds to what may be done, up to MOST_WORK */
+};
 
 struct constraint {
   const tern_grammar *of;
@@ -19,6 +23,7 @@ struct constraint {
   size_t n_stop_ids, words;
   uint64_t **masks; /* [n_masks] by state; NULL: not made yet */
   size_t n_masks, capacity, bytes;
+  uint64_t left;   /* work that the next mask may take */
   uint64_t *first; /* of an answer's first token */
   uint32_t *way;   /* [longest token + 1]: states behind each of its bytes */
 };
@@ -105,6 +110,7 @@ tern_status constraint_open(const tern_grammar *g, const tern_generate_options *
   if (!c)
     return err_nomem(err, "grammar");
   c->of = g;
+  c->left = MOST_WORK;
   c->words = ((size_t)m->info.vocab + 63) / 64;
   c->stop_ids = mem_array(m->n_stop_ids + o->n_stop_ids, sizeof *c->stop_ids);
   size_t most = longest(m->bytes), other = longest(m->first_bytes);
@@ -178,6 +184,16 @@ static void fill(constraint *c, uint32_t state, const tok_bytes *b, uint64_t *ma
     set(mask, c->stop_ids[i], gram_accepts(c->machine, state));
 }
 
+/* As fill, within what an answer may take of the thread that serves all. */
+static tern_status fill_within(constraint *c, uint32_t state, const tok_bytes *b, uint64_t *mask, tern_error *err)
+{
+  c->left = c->left < MOST_WORK - TOKEN_WORK ? c->left + TOKEN_WORK : MOST_WORK;
+  gram_allow(c->machine, c->left);
+  fill(c, state, b, mask);
+  c->left = gram_left(c->machine);
+  return gram_fault(c->machine, err);
+}
+
 static bool is_empty(const constraint *c, const uint64_t *mask)
 {
   for (size_t i = 0; i < c->words; i++)
@@ -211,8 +227,7 @@ tern_status constraint_mask(constraint *c, uint32_t state, bool first, const uin
     if (!*place)
       return err_nomem(err, "grammar");
     c->bytes += first ? 0 : c->words * sizeof **place;
-    fill(c, state, bytes_of(c, first), *place);
-    tern_status status = gram_fault(c->machine, err);
+    tern_status status = fill_within(c, state, bytes_of(c, first), *place, err);
     if (status == TERN_OK && is_empty(c, *place))
       status = err_set(err, TERN_E_UNSUPPORTED, "grammar: no token of this model can go on with the answer");
     if (status != TERN_OK) {

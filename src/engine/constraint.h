@@ -5,7 +5,7 @@
  * one. Special tokens never come.
  *
  * A tern_grammar is immutable, and made for one model; a constraint is the running of it for one answer, and belongs to
- * one thread. It allocates where a state is met for the first time.
+ * one thread. It allocates where a state is met for the first time. Its work and its memory are bounded.
  */
 #ifndef TERN_ENGINE_CONSTRAINT_H
 #define TERN_ENGINE_CONSTRAINT_H
@@ -42,7 +42,8 @@ void constraint_close(constraint *c); /* NULL is fine */
 
 /* The state of an answer that has no token yet; it is GRAM_DEAD of no other. */
 uint32_t constraint_start(const constraint *c);
-/* The tokens that may follow: [vocab bits], valid until the next call. first: the answer has none yet. */
+/* The tokens that may follow: [vocab bits], valid until the next call. first: the answer has none yet. TERN_E_LIMIT: to
+ * find them is more work than an answer may make; it stays so. */
 tern_status constraint_mask(constraint *c, uint32_t state, bool first, const uint64_t **mask, tern_error *err);
 /* The state behind a token that may follow. */
 uint32_t constraint_after(constraint *c, uint32_t state, bool first, int32_t id);

@@ -1,4 +1,8 @@
-/* grammar_machine.c - see grammar_machine.h. */
+/* grammar_machine.c - see grammar_machine.h.
+ *
+ * Work is counted where it is done: a thread that is looked at, a thread that is followed, a state that is made. The
+ * prices are about what they take beside each other; a unit is one or two nanoseconds.
+ */
 #include "text/grammar_machine.h"
 
 #include <string.h>
@@ -6,9 +10,11 @@
 #include "base/mem.h"
 
 enum {
-  SOFT_BYTES = 48 << 20,  /* kept: gram_trim forgets */
-  HARD_BYTES = 192 << 20, /* kept within what lies between two calls of gram_trim */
-  MOST_THREADS = 1 << 14  /* of a state: what each step goes through */
+  SOFT_BYTES = 4 << 20,   /* kept: gram_trim forgets */
+  HARD_BYTES = 16 << 20,  /* kept within what lies between two calls of gram_trim */
+  MOST_THREADS = 1 << 14, /* of a state: what each step goes through */
+  FOLLOW_WORK = 10,       /* of a thread that is followed; one that is looked at: 1 */
+  STATE_WORK = 100        /* of a state that is made, beside its row */
 };
 #define UNKNOWN UINT32_MAX
 
@@ -45,7 +51,9 @@ struct gram_machine {
   size_t n_work, work_capacity, n_found, found_capacity;
   uint64_t *seen; /* open addressing; UINT64_MAX: free */
   size_t seen_mask, n_seen;
-  bool failed, over;
+  uint64_t left; /* work that may still be done */
+  size_t floor;  /* kept behind the last trim: of a deep stack nothing can be forgotten */
+  bool failed, over, costly;
 };
 
 /* ---- numbers by hash ---- */
@@ -104,10 +112,25 @@ static bool make_room(const gram_machine *m, numbers *x)
 
 /* ---- bounds ---- */
 
+static size_t slots_of(const numbers *x)
+{
+  return x->slots ? (x->mask + 1) * sizeof *x->slots : 0;
+}
+
+/* All that is held, room that is not used yet among it. */
 static size_t kept(const gram_machine *m)
 {
-  return m->n_frames * (sizeof *m->frames + 8) + m->n_threads * sizeof *m->threads +
-         m->n_states * (sizeof *m->states + 8 + (size_t)m->g->n_classes * sizeof *m->next);
+  return m->frames_capacity * sizeof *m->frames + m->threads_capacity * sizeof *m->threads +
+         m->states_capacity * sizeof *m->states + m->next_capacity * sizeof *m->next + slots_of(&m->frame_index) +
+         slots_of(&m->state_index) + (m->work_capacity + m->found_capacity) * sizeof *m->work +
+         (m->seen ? (m->seen_mask + 1) * sizeof *m->seen : 0);
+}
+
+static void spend(gram_machine *m, uint64_t work)
+{
+  m->costly = m->costly || work > m->left;
+  m->over = m->over || m->costly;
+  m->left -= work < m->left ? work : m->left;
 }
 
 static bool may_grow(gram_machine *m)
@@ -191,6 +214,7 @@ static void begin_closure(gram_machine *m)
 static void add(gram_machine *m, uint32_t at, uint32_t stack)
 {
   uint64_t thread = (uint64_t)at << 32 | stack;
+  spend(m, FOLLOW_WORK);
   if (!m->g->code[at].alive || m->failed || m->over || !first_sight(m, thread))
     return;
   if (!mem_grow(&m->work, &m->work_capacity, m->n_work + 1, sizeof *m->work))
@@ -233,7 +257,8 @@ static void close_threads(gram_machine *m)
       add(m, m->g->rules[c->a], c->tail ? stack : push(m, at + 1, stack));
       break;
     case GRAM_RETURN:
-      add(m, m->frames[stack].at, m->frames[stack].below);
+      if (stack) /* else it began in the rule itself: gram_start_at */
+        add(m, m->frames[stack].at, m->frames[stack].below);
       break;
     }
   }
@@ -281,6 +306,7 @@ static uint32_t state_of_found(gram_machine *m)
     return GRAM_DEAD;
   sort(m->found, m->n_found);
   uint32_t known = find_state(m);
+  spend(m, known ? 0 : STATE_WORK + classes);
   if (known || !may_grow(m))
     return known;
   if (!grow_states(m)) {
@@ -305,6 +331,7 @@ static uint32_t find_step(gram_machine *m, uint32_t from, uint8_t byte)
 {
   state s = m->states[from];
   begin_closure(m);
+  spend(m, s.n);
   for (uint32_t i = 0; i < s.n; i++) {
     uint64_t thread = m->threads[s.first + i];
     uint32_t at = (uint32_t)(thread >> 32);
@@ -349,6 +376,11 @@ tern_status gram_fault(const gram_machine *m, tern_error *err)
 {
   if (m->failed)
     return err_nomem(err, "grammar");
+  if (m->costly)
+    return err_set(
+        err, TERN_E_LIMIT,
+        "grammar: it is too costly to follow: too many ways to go on, as of a pattern that may begin anywhere "
+        "and counts");
   if (m->over)
     return err_set(err, TERN_E_LIMIT, "grammar: it has too many ways to go on at once: %d, or %d MiB", MOST_THREADS,
                    HARD_BYTES >> 20);
@@ -358,6 +390,21 @@ tern_status gram_fault(const gram_machine *m, tern_error *err)
 uint32_t gram_start(const gram_machine *m)
 {
   return m->start;
+}
+
+size_t gram_width(const gram_machine *m, uint32_t at)
+{
+  return m->failed || m->over ? 0 : m->states[at].n;
+}
+
+void gram_allow(gram_machine *m, uint64_t work)
+{
+  m->left = work;
+}
+
+uint64_t gram_left(const gram_machine *m)
+{
+  return m->left;
 }
 
 /* ---- life ---- */
@@ -387,12 +434,18 @@ static bool make_tables(gram_machine *m)
   return true;
 }
 
-static void find_start(gram_machine *m)
+static uint32_t state_at(gram_machine *m, uint32_t place)
 {
   begin_closure(m);
-  add(m, 0, 0);
+  add(m, place, 0);
   close_threads(m);
-  m->start = state_of_found(m);
+  return state_of_found(m);
+}
+
+uint32_t gram_start_at(gram_machine *m, uint32_t rule)
+{
+  bool none = m->failed || m->over || m->g->rules[rule] == GRAM_NONE;
+  return none ? GRAM_DEAD : state_at(m, m->g->rules[rule]);
 }
 
 tern_status gram_machine_open(const grammar *g, gram_machine **out, tern_error *err)
@@ -401,9 +454,10 @@ tern_status gram_machine_open(const grammar *g, gram_machine **out, tern_error *
   if (!m)
     return err_nomem(err, "grammar");
   m->g = g;
+  m->left = GRAM_MASK_WORK;
   m->failed = !make_tables(m);
   if (!m->failed)
-    find_start(m);
+    m->start = state_at(m, 0);
   tern_status status = gram_fault(m, err);
   if (status == TERN_OK)
     *out = m;
@@ -444,7 +498,7 @@ static uint32_t carry_over(gram_machine *m, const frame *old, uint32_t stack)
 
 bool gram_trim(gram_machine *m, uint32_t *at)
 {
-  if (kept(m) <= SOFT_BYTES || m->failed || m->over)
+  if (kept(m) <= SOFT_BYTES || kept(m) <= 2 * m->floor || m->failed || m->over)
     return false;
   gram_machine old = *m;
   state s = m->states[*at];
@@ -463,7 +517,8 @@ bool gram_trim(gram_machine *m, uint32_t *at)
   }
   *at = state_of_found(m);
   if (!m->failed)
-    find_start(m);
+    m->start = state_at(m, 0);
   free_tables(&old);
+  m->floor = kept(m);
   return true;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar_machine.h"
 #include "text/schema_impl.h"
 
 enum { MOST_SCHEMAS = 8192, MOST_PATH = 240 };
@@ -686,6 +687,8 @@ tern_status schema_compile(const json_t *schema, const char *place, const schema
   }
   if (status == TERN_OK) {
     status = gram_seal(out, err);
+    if (status == TERN_OK)
+      status = gram_try(out, err);
     if (status != TERN_OK && status != TERN_E_NOMEM)
       status = err_prefix(err, status, "%s", place);
   }

@@ -117,6 +117,7 @@ def test_wrong(s):
         (of({"$ref": "#"}), "itself"),
         (of({"type": "string", "maxLength": 10**9}), "more than"),
         (of({"enum": []}), "enum"),
+        (of({"type": "string", "pattern": "^(.*a.{300}|.*b.{300}|.*e.{300}|.*[a-z].{200})"}), "too costly"),
     ]
     for value, words in wrong:
         status, got, _ = s.ask(CHAT, chat("x", response_format=value))

@@ -123,6 +123,7 @@ static void check_masks(tern_model *m, const char *text)
   gram_machine *own = NULL;
   expect_ok(constraint_open(g, &options, &c, &err), &err);
   expect_ok(gram_machine_open(&g->grammar, &own, &err), &err);
+  gram_allow(own, UINT64_MAX);
   for (int walk = 0; walk < 6; walk++) {
     uint32_t at = constraint_start(c), same = gram_start(own);
     for (int step = 0; step < 30 && !constraint_is_over(c, at); step++) {
@@ -360,6 +361,68 @@ static void odd_sampling(void **state)
   }
 }
 
+/* ---- bounds ---- */
+
+static tern_status answer(tern_model *m, const tern_grammar *g, tern_error *err)
+{
+  static const int32_t ids[] = {5, 17, 9};
+  tern_session *s = NULL;
+  tern_result result = {0};
+  const tern_generate_options options = {.max_tokens = 8, .grammar = g};
+  expect_ok(tern_session_open(m, &(tern_session_options){.context = 100}, &s, err), err);
+  tern_status status = tern_generate(s, ids, 3, &options, &result, err);
+  tern_result_clear(&result);
+  tern_session_close(s);
+  return status;
+}
+
+/* Thousands of threads at each byte: no schema's, for those are tried. The mask is given up, and the answer with it. */
+static void a_mask_has_a_bound(void **state)
+{
+  tern_model *m = open_model("llama-4bit");
+  tern_grammar *g = open_grammar(m, NULL);
+  tern_error err = {0};
+  gram_alternatives any = GRAM_ALTERNATIVES;
+  (void)state;
+  gram_free(&g->grammar);
+  for (int i = 0; i < 4000; i++) {
+    gram_branch(&g->grammar, &any, i < 3999);
+    gram_bytes(&g->grammar, 0, 255);
+    gram_bytes(&g->grammar, 0, 255);
+    gram_bytes(&g->grammar, (uint8_t)i, 255);
+  }
+  gram_join(&g->grammar, &any);
+  gram_accept(&g->grammar);
+  expect_ok(gram_seal(&g->grammar, &err), &err);
+  assert_int_equal(answer(m, g, &err), TERN_E_LIMIT);
+  assert_non_null(strstr(err.text, "too costly"));
+  tern_grammar_close(g);
+  tern_model_close(m);
+}
+
+/* A byte that is in no token. */
+static void no_token_goes_on(void **state)
+{
+  tern_model *m = open_model("llama-4bit");
+  tern_grammar *g = open_grammar(m, NULL);
+  tern_error err = {0};
+  (void)state;
+  gram_free(&g->grammar);
+  gram_bytes(&g->grammar, 0xff, 0xff);
+  for (int i = 0; i < 64; i++)
+    gram_bytes(&g->grammar, 0xfe, 0xfe);
+  gram_accept(&g->grammar);
+  expect_ok(gram_seal(&g->grammar, &err), &err);
+  tok_bytes *b = m->first_bytes ? m->first_bytes : m->bytes;
+  size_t kept = b->n;
+  b->n = 0; /* a tokenizer of which none can */
+  assert_int_equal(answer(m, g, &err), TERN_E_UNSUPPORTED);
+  assert_non_null(strstr(err.text, "no token"));
+  b->n = kept;
+  tern_grammar_close(g);
+  tern_model_close(m);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -368,6 +431,8 @@ int main(void)
       cmocka_unit_test(answers_are_valid),
       cmocka_unit_test(neighbours_change_nothing),
       cmocka_unit_test(odd_sampling),
+      cmocka_unit_test(a_mask_has_a_bound),
+      cmocka_unit_test(no_token_goes_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,8 @@ static tern_status compile(const json_t *schema, const schema_frame *frame, comp
   out->m = NULL;
   if (status == TERN_OK)
     status = gram_machine_open(&out->g, &out->m, err);
+  if (status == TERN_OK)
+    gram_allow(out->m, UINT64_MAX);
   return status;
 }
 
@@ -697,12 +699,103 @@ static void large_schemas(void **state)
   json_decref(schema);
 }
 
+/* Patterns that have a state for each set of places where a part could have begun are refused before an answer begins;
+ * those that people write are not. */
+static void costly_patterns(void **state)
+{
+  static const struct {
+    const char *pattern;
+    bool taken;
+  } patterns[] = {
+      {"^(.*a.{300}|.*b.{300}|.*e.{300}|.*[a-z].{200})", false},
+      {"a.{20}$", false},
+      {"(.*a){30}", false},
+      {"^(.*[a-e].*[f-j].*[k-o].*[p-t].*){20}$", false},
+      {"^(.{0,100}[a-z]){5}$", false},
+      {"^.{1,1000}\\.$", true},
+      {"^[a-zA-Z0-9._%+-]+@[a-zA-Z0-9.-]+\\.[a-zA-Z]{2,}$", true},
+      {"[A-Z]{3}-[0-9]{4}", true},
+      {".*(error|warning|fail).*", true},
+      {"^\\w+( \\w+){0,20}$", true},
+      {"^(a|aa|a*)*b$", true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+    json_t *schema = json_pack("{s{s{ssss}}}", "properties", "text", "type", "string", "pattern", patterns[i].pattern);
+    tern_error err = {0};
+    compiled c;
+    tern_status status = compile(schema, NULL, &c, &err);
+    if (status != (patterns[i].taken ? TERN_OK : TERN_E_LIMIT))
+      fail_msg("%s: %d %s", patterns[i].pattern, (int)status, err.text);
+    assert_true(patterns[i].taken || strstr(err.text, "too costly"));
+    release(&c);
+    json_decref(schema);
+  }
+  json_t *values = json_array();
+  for (int i = 0; i < 1000; i++)
+    json_array_append_new(values, json_sprintf("value %d", i));
+  json_t *schema = json_pack("{so}", "enum", values);
+  compiled c;
+  must_compile(schema, NULL, &c);
+  assert_true(takes(&c, "\"value 999\"", 11));
+  release(&c);
+  json_decref(schema);
+}
+
+static void expect_stopped(compiled *c, uint32_t at, const char *words)
+{
+  tern_error err = {0};
+  assert_int_equal(gram_fault(c->m, &err), TERN_E_LIMIT);
+  assert_non_null(strstr(err.text, words));
+  assert_int_equal(gram_step(c->m, at, '['), GRAM_DEAD);
+  assert_false(gram_accepts(c->m, at));
+  assert_false(gram_trim(c->m, &at));
+}
+
+/* Each bound of a machine, and that it stays where it stopped. */
+static void bounds_of_a_machine(void **state)
+{
+  compiled c;
+  tern_error err = {0};
+  (void)state;
+  json_t *schema = parse("{\"type\": \"array\"}");
+  must_compile(schema, NULL, &c);
+  uint32_t at = gram_start(c.m), last = at;
+  gram_allow(c.m, 5000);
+  for (int i = 0; i < 5000 && at; i++) {
+    last = at;
+    at = gram_step(c.m, at, '[');
+  }
+  assert_int_equal(at, GRAM_DEAD);
+  expect_stopped(&c, last, "too costly");
+  release(&c);
+  must_compile(schema, NULL, &c);
+  at = gram_start(c.m);
+  for (int i = 0; i < 1000000 && at; i++) { /* nothing is forgotten */
+    last = at;
+    at = gram_step(c.m, at, '[');
+  }
+  assert_int_equal(at, GRAM_DEAD);
+  expect_stopped(&c, last, "MiB");
+  release(&c);
+  json_decref(schema);
+  json_t *values = json_array();
+  for (int i = 0; i < 20000; i++)
+    json_array_append_new(values, json_integer(i % 10));
+  schema = json_pack("{so}", "enum", values);
+  assert_int_equal(compile(schema, NULL, &c, &err), TERN_E_LIMIT);
+  assert_non_null(strstr(err.text, "at once"));
+  release(&c);
+  json_decref(schema);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(cases_by_hand),    cmocka_unit_test(ranges_of_integers),  cmocka_unit_test(refusals),
       cmocka_unit_test(reasoning_before), cmocka_unit_test(documents_are_taken), cmocka_unit_test(walks_are_valid),
       cmocka_unit_test(trimming),         cmocka_unit_test(without_memory),      cmocka_unit_test(large_schemas),
+      cmocka_unit_test(costly_patterns),  cmocka_unit_test(bounds_of_a_machine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
