@@ -6,6 +6,7 @@
  */
 #include "text/schema.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,6 +269,18 @@ static unsigned kinds_of(const json_t *value)
 
 /* ---- enum, const ---- */
 
+/* Whether a whole number is in it that was read as a real, for it is beyond 64 bits: which one it was is not known. */
+static bool has_vast(const json_t *value)
+{
+  const char *key;
+  json_t *x;
+  bool vast = json_is_real(value) && fabs(json_real_value(value)) >= 0x1p63;
+  for (size_t i = 0; !vast && i < json_array_size(value); i++)
+    vast = has_vast(json_array_get(value, i));
+  json_object_foreach((json_t *)(uintptr_t)value, key, x) vast = vast || has_vast(x);
+  return vast;
+}
+
 static tern_status emit_values(schema_compiler *c, const schema_item *at, unsigned types, tern_error *err)
 {
   json_t *list = json_object_get(at->schema, "enum"), *only = json_object_get(at->schema, "const");
@@ -281,6 +294,8 @@ static tern_status emit_values(schema_compiler *c, const schema_item *at, unsign
     bool fits = (!types || types & kinds_of(value)) && (!list || !only || json_equal(value, only));
     if (!fits)
       continue;
+    if (has_vast(value))
+      return schema_wrong(at, list ? "enum" : "const", "a number beyond 64 bits: not enforced here", err);
     gram_branch(c->g, &a, true);
     well = schema_emit_literal(c, value);
     gram_return(c->g);

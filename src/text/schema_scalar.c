@@ -80,6 +80,8 @@ static tern_status read_bound(const schema_item *at, const char *key, bool up, b
   x = x < -2 * (SCHEMA_MOST_INTEGER + 1) ? -2 * (SCHEMA_MOST_INTEGER + 1) : x;
   x = x > 2 * (SCHEMA_MOST_INTEGER + 1) ? 2 * (SCHEMA_MOST_INTEGER + 1) : x;
   x += strict ? (up ? 1 : -1) : 0;
+  if (up ? x > SCHEMA_MOST_INTEGER : x < -SCHEMA_MOST_INTEGER)
+    return schema_wrong(at, key, "whole numbers of more than 18 digits are not written here", err);
   if (up ? x > *bound : x < *bound)
     *bound = x;
   return TERN_OK;

@@ -118,6 +118,11 @@ def test_wrong(s):
         (of({"type": "string", "maxLength": 10**9}), "more than"),
         (of({"enum": []}), "enum"),
         (of({"type": "string", "pattern": "^(.*a.{300}|.*b.{300}|.*e.{300}|.*[a-z].{200})"}), "too costly"),
+        (of({"anyOf": [{"type": "string", "minLength": i + 100, "maxLength": i + 110} for i in range(250)]}), "too costly"),
+        (of({"const": {"a": [12345678901234567890]}}), "schema.const"),
+        (of({"enum": [1, -123456789012345678901]}), "schema.enum"),
+        (of({"type": "integer", "minimum": 2**63 - 1}), "schema.minimum"),
+        (of({"type": "integer", "exclusiveMaximum": -(10**18) + 1}), "schema.exclusiveMaximum"),
     ]
     for value, words in wrong:
         status, got, _ = s.ask(CHAT, chat("x", response_format=value))
