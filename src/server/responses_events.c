@@ -41,7 +41,7 @@ static void add_logprobs(const conversation *v, resp_span of, buf *out)
 {
   const response *r = v->own.data;
   buf_adds(out, ",\"logprobs\":");
-  oai_add_tokens(v->server, r->tokens + of.first, of.n, OAI_EMPTY, out);
+  oai_add_tokens(v->server, of.n ? r->tokens + of.first : NULL, of.n, OAI_EMPTY, out);
 }
 
 /* Takes over `part`; only texts have tokens. */
