@@ -436,8 +436,20 @@ static double feeding(const parts_options *o, const char *begin, const char *fil
   return spent;
 }
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* Four times as much may cost eight times as much, and not sixteen: in processor time, which other programs leave be.
- */
+ * Not under sanitizers, whose memmem looks at all that it might look at. */
 static void pieces_cost_what_their_text_does(void **state)
 {
   static const struct {
@@ -470,11 +482,11 @@ static void pieces_cost_what_their_text_does(void **state)
   };
   enum { SOME = 100000 };
   (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases && !SANITIZED; i++) {
     parts_options o = {.calls = calls_find(cases[i].format), .tools = tools, .pieces = true};
     double one = feeding(&o, cases[i].begin, cases[i].fill, SOME);
     double four = feeding(&o, cases[i].begin, cases[i].fill, 4 * SOME);
-    if (four > 8 * one + 0.1)
+    if (four > 8 * one + 0.5)
       fail_msg("%s: %s and %s: %.2f s, and %.2f s of four times as much", cases[i].format, cases[i].begin,
                cases[i].fill, one, four);
   }
