@@ -1,8 +1,7 @@
 /* test_grammar.c - grammars of JSON schemas: what valid texts they take, and that they take no other.
  *
  * Schemas and documents are made at random, from a seed. A document made for its schema must be taken in every style of
- * white space, byte by byte; a text that is found by walking through a grammar at random must parse and be valid, by a
- * validator that shares nothing with the compiler. */
+ * white space, byte by byte; what a random walk finds must parse and be valid, by a validator of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
