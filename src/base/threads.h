@@ -28,6 +28,9 @@ int pool_size(const pool *p);
 /* Calls fn for the shares [0, shares) and returns when all are done. More than POOL_MOST_SHARES are done one by one, on
  * the caller's thread. */
 void pool_run_shares(pool *p, int shares, pool_fn *fn, void *user);
+/* Outside of regions: worker w (in [0, pool_size)) reads these bytes soon. It asks the memory for them while it waits
+ * for work, or, worker 0, for others' last shares. A hint: it is no matter what is there, or whether it still is. */
+void pool_expect(pool *p, int w, const void *bytes, size_t count);
 /* Inside fn: the number of the worker that runs it, in [0, pool_size). */
 int pool_worker(void);
 

@@ -207,6 +207,18 @@ void plan_release(ops_context *cx, plan *p)
 
 /* ---- run ---- */
 
+/* Tells the backend of the first product from record i on; after the last comes the next step's first. */
+static void expect_product(ops_context *cx, const plan *p, int i)
+{
+  for (int n = 0; cx->backend->expect && n < p->n_records; n++, i++) {
+    i = i < p->n_records ? i : 0;
+    if (p->records[i].kind == OP_linear) {
+      cx->backend->expect(cx, &p->records[i]);
+      return;
+    }
+  }
+}
+
 /* False: cancelled. */
 static bool run_segment(ops_context *cx, const plan *p, plan_segment s, const ops_step *step,
                         const atomic_bool *cancelled)
@@ -220,6 +232,8 @@ static bool run_segment(ops_context *cx, const plan *p, plan_segment s, const op
   for (int i = s.begin; i < s.end; i++) {
     if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
       return false;
+    if (p->records[i].kind == OP_linear)
+      expect_product(cx, p, i + 1);
     cx->backend->run[p->records[i].kind](cx, &p->records[i], step);
     if (cx->watch)
       cx->watch(cx->watch_user, &p->records[i], step);

@@ -372,6 +372,9 @@ typedef struct ops_backend {
    * captures (a graph, a persistent kernel) keys what it captured by the segment's address and the step's shape. NULL:
    * the executor calls run[] record by record. */
   void (*submit)(ops_context *cx, const op_record *records, int n, const ops_step *step);
+  /* The next `linear` that will run, told when the one before it begins: its weights may be fetched meanwhile. NULL: of
+   * no use. */
+  void (*expect)(ops_context *cx, const op_record *linear);
   /* May make a private layout (w->packed, counted in *bytes) for a weight that `linear` will use; a backend with memory
    * of its own does so for every matrix, tables of the embedding too. NULL entry: never. */
   tern_status (*prepare)(ops_context *cx, ops_weight *w, size_t *bytes, tern_error *err);

@@ -102,6 +102,25 @@ static void every_share_is_done_once(void **state)
   }
 }
 
+/* Nothing, memory, memory that was given back, addresses that never were any. */
+static void what_is_expected_may_be_anything(void **state)
+{
+  (void)state;
+  pool *p;
+  assert_int_equal(pool_open(MOST_THREADS, &p, NULL), TERN_OK);
+  char *gone = malloc(1 << 20);
+  const uintptr_t places[] = {0, (uintptr_t)p, (uintptr_t)gone, 64, UINTPTR_MAX - (1 << 21)};
+  free(gone);
+  for (size_t i = 0; i < 500; i++) {
+    for (size_t w = 0; w < MOST_THREADS; w++)
+      pool_expect(p, (int)w, (const void *)places[(i + w) % 5], i % 3 << 19);
+    if (i % 10 == 0)
+      nap(30000);
+    take_census(p, MOST_THREADS * 2, i % 50 ? 0 : 100000);
+  }
+  pool_close(p);
+}
+
 /* Workers that slept between regions; a caller that sleeps until slow workers are done. */
 static void sleepers_wake_up(void **state)
 {
@@ -195,7 +214,7 @@ static void closing_takes_sleepers_along(void **state)
 static void failed_allocations_are_errors(void **state)
 {
   (void)state;
-  for (int n = 0; n < 3; n++) {
+  for (int n = 0; n < 4; n++) {
     pool *p;
     mem_fail_after(n);
     tern_status status = pool_open(2, &p, NULL);
@@ -209,6 +228,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pools_cover_all_items),
       cmocka_unit_test(every_share_is_done_once),
+      cmocka_unit_test(what_is_expected_may_be_anything),
       cmocka_unit_test(sleepers_wake_up),
       cmocka_unit_test(others_take_what_a_slow_worker_leaves),
       cmocka_unit_test(a_child_runs_alone),

@@ -91,6 +91,7 @@ static size_t scratch_bytes(const ops_context *cx, const ops_room *room)
     .name = (label), .run = {CPU_PRODUCTS(ENTRY, level) CPU_ROWWISE(ENTRY, level) CPU_SHARED}, .alloc = ref_alloc,     \
     .release = ref_release, .write = ref_copy, .read = ref_copy, .kv_block_bytes = ref_kv_block_bytes,                 \
     .kv_quantise = ref_kv_quantise, .scratch_bytes = scratch_bytes, .reserve = ref_reserve, .layout = (own_layout),    \
+    .expect = cpu_expect,                                                                                              \
   }
 
 const ops_backend *ops_cpu(ops_simd level)
@@ -143,7 +144,7 @@ static size_t fast_scratch_bytes(const ops_context *cx, const ops_room *room)
                                                                                   cpu_fast_linear_##products},         \
     .alloc = ref_alloc, .release = ref_release, .write = ref_copy, .read = ref_copy,                                   \
     .kv_block_bytes = fast_kv_block_bytes, .kv_quantise = fast_kv_quantise, .scratch_bytes = fast_scratch_bytes,       \
-    .reserve = ref_reserve, .layout = (own_layout),                                                                    \
+    .reserve = ref_reserve, .layout = (own_layout), .expect = cpu_expect,                                              \
   }
 
 const ops_backend *ops_cpu_fast(ops_simd level)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "ops/ref/ref.h"
 
 static bool has_layout(const ops_weight *w)
 {
@@ -96,3 +97,33 @@ static size_t make_piece(const ops_weight *w, size_t from, uint8_t *out)
 }
 
 const ops_layout cpu_layout = {.version = LAYOUT_VERSION, .bytes = layout_bytes, .piece = make_piece};
+
+/* No more than a second-level cache has room for beside what is being worked on. */
+enum { EXPECTED_BYTES = 256 << 10 };
+
+/* What a product reads of a matrix. */
+static size_t read_bytes(const ops_weight *w)
+{
+  return w->packed ? layout_bytes(w) : (size_t)(w->n * ref_row_bytes(w));
+}
+
+void cpu_expect(ops_context *cx, const op_record *linear)
+{
+  const struct op_linear *a = &linear->linear;
+  size_t all = 0;
+  for (int i = 0; i < a->outputs; i++)
+    all += read_bytes(a->w[i]);
+  for (int worker = 0; cx->workers && worker < pool_size(cx->workers); worker++) {
+    size_t from, end;
+    int i = 0;
+    pool_share(all, LAYOUT_HEAD, worker, pool_size(cx->workers), &from, &end);
+    for (; i + 1 < a->outputs && from >= read_bytes(a->w[i]); i++) {
+      from -= read_bytes(a->w[i]);
+      end -= read_bytes(a->w[i]);
+    }
+    const ops_weight *w = a->w[i];
+    size_t left = (end < read_bytes(w) ? end : read_bytes(w)) - from;
+    const uint8_t *bytes = w->packed ? w->packed : w->data;
+    pool_expect(cx->workers, worker, bytes + from, left < EXPECTED_BYTES ? left : EXPECTED_BYTES);
+  }
+}

@@ -28,6 +28,9 @@ enum {
 
 extern const ops_layout cpu_layout;
 
+/* ops_backend's `expect`: each worker is told the beginning of its share. */
+void cpu_expect(ops_context *cx, const op_record *linear);
+
 static inline int64_t layout_scale_bytes(const ops_weight *w)
 {
   return w->stored == DT_F32 ? 4 : 2;
