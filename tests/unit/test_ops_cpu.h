@@ -18,6 +18,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "ops/ops.h"
+#include "thorough.h"
 
 /* ---- numbers ---- */
 
@@ -82,6 +83,8 @@ enum { THREAD_COUNTS = 3 };
 typedef struct bench {
   ops_context ref, cpu[SIMD_LEVELS][THREAD_COUNTS];
   pool *pools[THREAD_COUNTS];
+  unsigned turn; /* counts the cases: whose turn it is where not all numbers of threads are run */
+  int cases;     /* counted by take_case */
 } bench;
 
 static inline int open_bench(void **state)
@@ -115,17 +118,18 @@ static inline int close_bench(void **state)
   return 0;
 }
 
-/* Runs `record` on every cpu context: before each, `before` (may be NULL) restores the inputs; after each, `check`
- * looks at the outputs; `what` names the context in messages. */
+/* Runs `record` at every level, with every number of threads or with those whose turn it is: before each run, `before`
+ * (may be NULL) restores the inputs; after it, `check` looks at the outputs; `what` names the context in messages. */
 typedef void bench_fn(void *user, const char *what);
 
 static inline void run_everywhere(bench *b, const op_record *record, const ops_step *step, bench_fn *before,
                                   bench_fn *check, void *user)
 {
+  const unsigned turn = b->turn++;
   for (int l = 0; l < SIMD_LEVELS; l++) {
     for (int i = 0; i < THREAD_COUNTS; i++) {
       ops_context *cx = &b->cpu[l][i];
-      if (!cx->backend)
+      if (!cx->backend || !take_threads(i, THREAD_COUNTS, turn + (unsigned)l))
         continue;
       char what[64];
       snprintf(what, sizeof what, "%s, %d threads", cx->backend->name, thread_counts[i]);

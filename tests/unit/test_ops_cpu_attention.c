@@ -146,13 +146,13 @@ static const shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* Prompts read from every kind of position, and single steps. One case in five under emulation, which
- * still has every position, count and kind of every shape. */
+/* Prompts read from every kind of position, and single steps. Where not every case is taken, every position, count and
+ * kind of every shape still is. */
 static void test_positions(void **state)
 {
   static const int positions[] = {0, 1, 5, 62, 63, 64, 65, 127, 128, 200, 335}, counts[] = {1, 2, 3, 5, 13, 64};
-  const int each = getenv("TERN_EMULATED") ? 5 : 1;
-  for (int i = 0, n = 0; i < SHAPES; i++) {
+  bench *b = *state;
+  for (int i = 0; i < SHAPES; i++) {
     const shape *s = &shapes[i];
     uint64_t seed = 100 + (uint64_t)i;
     world w;
@@ -162,7 +162,7 @@ static void test_positions(void **state)
     for (int p = 0; p < 11; p++)
       for (int c = 0; c < 6; c++)
         for (int kind = ROW_READ; kind <= ROW_STEP; kind++) {
-          if (n++ % each)
+          if (!take_case(&b->cases, 7, 5))
             continue;
           char what[96];
           snprintf(what, sizeof what, "shape %d, %d tokens at %d, %s", i, counts[c], positions[p],

@@ -12,7 +12,8 @@ enum { TOKEN_COUNTS = sizeof token_counts / sizeof *token_counts };
 typedef struct fast_bench {
   ops_context ref, cpu[SIMD_LEVELS][THREAD_COUNTS];
   pool *pools[THREAD_COUNTS];
-  int formats; /* compared so far */
+  int cases;     /* counted by take_case */
+  unsigned turn; /* of the numbers of threads */
 } fast_bench;
 
 static int open_fast(void **state)
@@ -79,14 +80,16 @@ static void run_level(trial *t, ops_context *cx, ops_simd level, int threads, co
   }
 }
 
-/* `counts` numbers of tokens, at every level; prepared: the baseline, which has no layout, is left out. */
+/* `counts` numbers of tokens, at every level, with the numbers of threads that take_threads takes; prepared: the
+ * baseline, which has no layout, is left out. */
 static void run_all(fast_bench *b, trial *t, const int *counts, int n, bool prepared)
 {
   for (int c = 0; c < n; c++) {
     ops_step step = {.tokens = counts[c]};
+    const unsigned turn = b->turn++;
     for (int l = prepared; l < SIMD_LEVELS; l++)
       for (int i = 0; i < THREAD_COUNTS; i++)
-        if (b->cpu[l][i].backend)
+        if (b->cpu[l][i].backend && take_threads(i, THREAD_COUNTS, turn + (unsigned)l))
           run_level(t, &b->cpu[l][i], (ops_simd)l, thread_counts[i], &step);
   }
 }
@@ -142,7 +145,7 @@ static void compare(fast_bench *b, uint64_t *seed, weight *w, int outputs, bool 
 
 static void compare_format(fast_bench *b, const format *f, int64_t n, int64_t k)
 {
-  if (getenv("TERN_EMULATED") && b->formats++ % 5) /* one in five under an emulator */
+  if (f->quant == Q_AFFINE && !take_case(&b->cases, 5, 5)) /* the other formats are few */
     return;
   uint64_t seed = (uint64_t)(f->bits * 1000003 + f->group * 1009 + (int)f->stored * 31 + (int)f->quant) + (uint64_t)k;
   char what[128];

@@ -223,12 +223,12 @@ static void test_positions(void **state)
     int position, count;
   } rows[] = {{0, 1},   {0, 3},    {0, 37},  {0, 300},  {62, 3},   {255, 1}, {256, 1},
               {257, 1}, {250, 37}, {511, 3}, {1000, 1}, {1000, 3}, {700, 60}};
-  const int each = getenv("TERN_EMULATED") ? 5 : 1;
-  for (int i = 0, n = 0; i < SHAPES; i++)
+  bench *b = *state;
+  for (int i = 0; i < SHAPES; i++)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
       for (int kind = ROW_READ; kind <= ROW_STEP; kind++)
-        if ((shapes[i].window || kind == ROW_READ) && n++ % each == 0) /* without a window both are one */
-          one_row(*state, i, rows[r].position, rows[r].count, kind);
+        if ((shapes[i].window || kind == ROW_READ) && take_case(&b->cases, 5, 5)) /* without a window both are one */
+          one_row(b, i, rows[r].position, rows[r].count, kind);
 }
 
 /* Depth, where a few heads are shared out by chunks. */
@@ -237,7 +237,7 @@ static void test_depth(void **state)
   static const int some[] = {2, 3, 8, 11, 15, 17, 21};
   for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
     one_row(*state, some[i], 5000, 1, ROW_STEP);
-    if (!getenv("TERN_EMULATED"))
+    if (how_thorough() != EMULATED)
       one_row(*state, some[i], 5119, 3, ROW_READ);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "text/parts.h"
+#include "thorough.h"
 
 static json_t *tools;
 
@@ -436,18 +437,6 @@ static double feeding(const parts_options *o, const char *begin, const char *fil
   return spent;
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
 /* Four times as much may cost eight times as much, and not sixteen: in processor time, which other programs leave be.
  * Not under sanitizers, whose memmem looks at all that it might look at. */
 static void pieces_cost_what_their_text_does(void **state)
@@ -482,7 +471,7 @@ static void pieces_cost_what_their_text_does(void **state)
   };
   enum { SOME = 100000 };
   (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases && !SANITIZED; i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases && !BUILT_FOR_ADDRESSES && !BUILT_FOR_THREADS; i++) {
     parts_options o = {.calls = calls_find(cases[i].format), .tools = tools, .pieces = true};
     double one = feeding(&o, cases[i].begin, cases[i].fill, SOME);
     double four = feeding(&o, cases[i].begin, cases[i].fill, 4 * SOME);
