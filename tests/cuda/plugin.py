@@ -2,6 +2,7 @@
 clear line and exit 1, and `--backend auto` goes on with the CPU. Needs no GPU; with one, the last checks are skipped."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import terncli  # noqa: E402
 from tally import Tally  # noqa: E402
 
 MODEL = HERE.parent / "golden" / "llama-4bit" / "model"
+SOURCES = HERE.parents[1] / "src" / "ops" / "cuda"
 LIBRARY = "libtern-cuda.so"
 FOREIGN = """
 typedef struct { const char *version, *build; } plugin;
@@ -35,8 +37,20 @@ def compile_foreign(version, to):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", to, source], check=True)
 
 
+def conditions(tally):
+    """.ci/run compiles for architectures on both sides of 9.0: a condition on another one would need that one too."""
+    sources = [p for p in sorted(SOURCES.iterdir()) if p.suffix in (".cu", ".cuh", ".h")]
+    found = [(p.name, line.strip()) for p in sources for line in p.read_text().splitlines()
+             if re.search(r"__CUDA_ARCH__|__CUDA_ARCH_LIST__|__CUDA_ARCH_FEAT|__CUDA_ARCH_SPECIFIC__", line)]
+    known = "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900"
+    tally.check("conditions on the architecture are found", found, f"none in {SOURCES}")
+    for name, line in found:
+        tally.check("an architecture that .ci/run compiles for tells", line == known, f"{name}: {line}")
+
+
 def main():
     tally = Tally()
+    conditions(tally)
     with tempfile.TemporaryDirectory() as folder:
         binary, library = Path(folder) / "tern", Path(folder) / LIBRARY
         shutil.copy(terncli.BINARY, binary)
