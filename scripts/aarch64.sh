@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds for aarch64 in build-aarch64 and runs under qemu what depends on the processor: aarch64.sh
+# Builds for aarch64 in build-aarch64 and runs under qemu what depends on the processor: aarch64.sh [libraries]
 #
 # The unit tests of base, ops, cache and plan, and the replay of the stored goldens. The arm64 libraries are fetched as
 # Debian packages and unpacked into build-aarch64/sysroot; nothing of them is installed, and apt's own lists stay as
-# they are. Without the server, whose library needs a dozen more.
+# they are. Without the server, whose library needs a dozen more. `aarch64.sh libraries` only fetches.
 set -eu
 cd "$(dirname "$0")/.."
 if [ "$(uname -m)" = aarch64 ]; then
@@ -34,6 +34,7 @@ if [ "$(cat "$sysroot/complete" 2>/dev/null)" != "$libraries" ]; then
   fetch_libraries >"$dir/fetch.log" 2>&1 ||
     { tail -n 8 "$dir/fetch.log" >&2; echo "aarch64: the arm64 libraries could not be fetched" >&2; exit 1; }
 fi
+[ "${1:-}" != libraries ] || exit 0
 scripts/build.sh build-aarch64 "-DCMAKE_TOOLCHAIN_FILE=$PWD/scripts/aarch64.cmake" "-DTERN_SYSROOT=$sysroot" -DTERN_SERVER=OFF -DTERN_HUB=OFF -DTERN_EDIT=OFF
 
 # The binary as a command, for scripts.
