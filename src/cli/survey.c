@@ -126,7 +126,10 @@ void survey_dir(const char *dir, survey *out)
     out->tier = out->fidelity = "-";
   }
   out->bytes = weight_bytes(dir);
-  out->can = look_at_text(dir);
+  if (out->runs)
+    out->can = look_at_text(dir);
+  else if (!holds(dir, "config.json")) /* a tokenizer alone */
+    out->can = look_at_text(dir) & SURVEY_TEXT;
   cfg_close(c);
 }
 
