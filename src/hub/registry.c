@@ -17,7 +17,9 @@
 #include "base/mem.h"
 #include "base/path.h"
 
-enum { MOST_ENTRIES = 1000000, MOST_DEPTH = 16, HELD_FILES = 16, LITTER_SECONDS = 3600 };
+/* As deep as a path of the hub can be (REPO_PATH_MOST), and that of a ref. */
+enum { MOST_DEPTH = REPO_PATH_MOST / 2 };
+enum { MOST_ENTRIES = 1000000, HELD_FILES = 16, LITTER_SECONDS = 3600 };
 
 static const char unfinished_end[] = ".incomplete", removed_kind[] = ".removed-", left_over[] = "left over";
 

@@ -466,6 +466,25 @@ def test_disk(hub):
 # ---- the cache ----
 
 
+def test_names_of_caches(hub):
+    """The places that the variables name, with whatever in their names."""
+    repo = hub.repo("org/tiny", tiny())
+    for name in "with space", "quo'te\"$x", "\udcff\udcfe", "-dash", "tail/":
+        with Home(hub) as home:
+            for variable, below in ("HF_HOME", "hub"), ("HF_HUB_CACHE", ""), ("XDG_CACHE_HOME", "huggingface/hub"):
+                base = home.folder / name / variable
+                home.env |= {"HF_HOME": "", "HF_HUB_CACHE": "", "XDG_CACHE_HOME": "", variable: f"{base}/"}
+                home.cache = base / below
+                done = home.pull("org/tiny")
+                ran = tern("logits", "org/tiny", "--ids", "1", env=home.env)
+                tally.check(f"{variable} of {name!r}", done.status == 0 and ran.status == 0 and not home.whole(repo), done.err + ran.err)
+    with Home(hub) as home:
+        home.env |= {"HOME": str(home.folder), "HF_HOME": "~/of mine", "TERN_HOME": "~/own"}
+        home.cache = home.folder / "of mine" / "hub"
+        done = home.pull("org/tiny")
+        tally.check("a ~ that no shell replaced is HOME, as huggingface_hub has it", done.status == 0 and not home.whole(repo), done.err)
+
+
 def test_links(hub):
     """Links in the cache that lead elsewhere, or round in a circle."""
     repo = hub.repo("org/links", tiny() | {"additional_chat_templates/x.jinja": b"{{ x }}"})
@@ -632,7 +651,7 @@ def test_library(hub):
 
 
 TESTS = [test_plain, test_choice, test_revisions, test_pages, test_shards, test_moved, test_token, test_faults, test_final_faults, test_bad_lists,
-         test_warnings, test_resume, test_kill, test_together, test_disk, test_links, test_bar, test_run, test_library]
+         test_warnings, test_resume, test_kill, test_together, test_disk, test_names_of_caches, test_links, test_bar, test_run, test_library]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -536,6 +537,42 @@ def test_nowhere(hub):
         tally.check("and of the whole repo", done.status == 0 and not home.repo("org/two").exists(), done.err)
 
 
+def test_deep(hub):
+    """Folders as deep as the hub can list them."""
+    deep = "/".join("abcdefghijklmnopqrstuvwxyz" * 4)
+    repo = hub.repo("org/deep", tiny() | {f"{deep}/x.txt": b"x"})
+    with Home(hub) as home:
+        done = home.pull("org/deep", "--include", "*")
+        tally.check("a deep repo", done.status == 0 and not home.whole(repo), done.err)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("gc goes through it", done.status == 0 and not home.whole(repo), done.err)
+        done = tern("rm", "org/deep", "--yes", env=home.env)
+        tally.check("and rm removes it", done.status == 0 and not home.repo("org/deep").exists(), done.err)
+
+
+def test_read_only(hub):
+    """A cache that others keep: gc says so, and goes on with the rest."""
+    hub.repo("org/kept", tiny())
+    with tempfile.TemporaryDirectory() as folder:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", folder], capture_output=True).returncode:
+            tally.skip("a cache that is read-only", "mount is not allowed here", 4)
+            return
+        try:
+            with Home(hub, HF_HUB_CACHE=folder) as home:
+                tally.check("pulled before", home.pull("org/kept").status == 0)
+                subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+                left = home.folder / "own" / "imports" / ".a-0123.part-99-0"
+                left.mkdir(parents=True)
+                os.utime(left, (1, 1))
+                done = tern("gc", "--yes", env=home.env)
+                tally.check("gc passes over what is read-only", done.status == 0 and f"{folder}: passed over" in done.err and not left.exists(), done.err)
+                refused("rm does not", tern("rm", "org/kept", "--yes", env=home.env), "Read-only")
+                again = [home.pull("org/kept").status, tern("logits", "org/kept", "--ids", "1", env=home.env).status]
+                tally.check("what is there is pulled and run", again == [0, 0], again)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=False)
+
+
 def test_window(hub):
     """Another tool finds a blob and links to it, and gc, which looked before that, removes the blob: a link to nothing.
     (A pull of tern's own waits for gc.) What comes of it is a download, not a broken model."""
@@ -552,7 +589,7 @@ def test_window(hub):
             tally.check(f"{name} brings it", bring(home) and not home.whole(repo), lambda: home.whole(repo))
 
 
-TESTS = [test_nowhere, test_window, test_prepared, test_not_noted, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
+TESTS = [test_nowhere, test_deep, test_read_only, test_window, test_prepared, test_not_noted, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():
