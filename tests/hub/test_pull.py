@@ -240,6 +240,11 @@ def test_final_faults(hub):
         "wrong bytes": (Fault(flip=True), ["model.safetensors", "SHA-256", "thrown away"]),
         "more bytes than listed": (Fault(longer=True), ["model.safetensors", "the hub lists"]),
         "other bytes than asked for": (Fault(wrong_range=True), ["other bytes than were asked"]),
+        "a range of nothing": (Fault(status=416), ["model.safetensors", "416"]),
+        "no Content-Range": (Fault(content_range="none"), ["other bytes than were asked"]),
+        "a Content-Range without a total": (Fault(content_range="bytes {first}-{last}/*"), ["other bytes than were asked"]),
+        "a Content-Range of another total": (Fault(content_range="bytes {first}-{last}/99999999"), ["the host has 99999999 bytes", "the hub lists"]),
+        "bytes that are compressed, unasked": (Fault(encoded=True), ["model.safetensors"]),
         "status 404 of the content": (Fault(status=404), ["model.safetensors", "404"]),
         "a redirect to a file": (Fault(location="file:///etc/passwd"), ["redirects to", "file:", "only http and https"]),
         "a redirect to gopher": (Fault(location="gopher://127.0.0.1/"), ["only http and https"]),
@@ -428,6 +433,25 @@ def test_together(hub):
         once = ranges[0][0] == 0 and ranges[-1][1] == len(data) - 1 and all(a[1] + 1 == b[0] for a, b in zip(ranges, ranges[1:]))
         tally.check("the weights came once", once, ranges)
         tally.check("and nothing is left over", not [p for p in home.left() if "incomplete" in p or "/.s" in p], home.left())
+
+
+def test_revisions_together(hub):
+    """Two revisions that share their weights, pulled at once: both are whole, and the weights come once."""
+    data = os.urandom(2 * PIECE)
+    files = tiny() | {"model.safetensors": data}
+    first = hub.repo("org/revs", files)
+    second = Repo("org/revs", files | {"tokenizer_config.json": files["tokenizer_config.json"] + b"\n"}, "2" * 40)
+    first.older[second.commit] = second.files
+    first.refs["v2"] = second.commit
+    first.fault("model.safetensors", Fault(pace=0.002))
+    with Home(hub) as home:
+        hub.forget()
+        processes = [start(home, f"org/revs@{name}") for name in ("main", "v2")]
+        ends = [p.communicate(timeout=DEADLINE) + (p.returncode,) for p in processes]
+        tally.check("two revisions at once", all(e[2] == 0 for e in ends) and not home.whole(first) and not home.whole(second), ends)
+        firsts = [s.headers["range"] for s in hub.asked("content", "/model.safetensors?") if "range" in s.headers]
+        tally.check("what they share comes once", len(firsts) == len(set(firsts)), firsts)
+        tally.check("each has its ref", [(home.repo(first.id) / "refs" / n).read_text() for n in ("main", "v2")] == [first.commit, second.commit])
 
 
 def test_disk(hub):
@@ -651,7 +675,7 @@ def test_library(hub):
 
 
 TESTS = [test_plain, test_choice, test_revisions, test_pages, test_shards, test_moved, test_token, test_faults, test_final_faults, test_bad_lists,
-         test_warnings, test_resume, test_kill, test_together, test_disk, test_names_of_caches, test_links, test_bar, test_run, test_library]
+         test_warnings, test_resume, test_kill, test_together, test_revisions_together, test_disk, test_names_of_caches, test_links, test_bar, test_run, test_library]
 
 
 if __name__ == "__main__":
