@@ -401,10 +401,15 @@ double answer_decode_rate(const tern_result *result)
   return use_rate(result->n_ids ? (double)result->n_ids - 1 : 0, result->decode_seconds);
 }
 
-void answer_hint_length(const tern_result *result)
+void answer_hint_length(const cli_args *a, const tern_result *result)
 {
-  if (!strcmp(result->finish, "length"))
+  if (strcmp(result->finish, "length") != 0)
+    return;
+  if (a->max_tokens >= 0 && result->n_ids >= (size_t)a->max_tokens)
     say_hint("(cut after %zu tokens: --max-tokens N, or -1 for no limit)", result->n_ids);
+  else
+    say_hint("(cut after %zu tokens: the context is full, with %zu of the prompt)", result->n_ids,
+             result->prompt_tokens);
 }
 
 void answer_say_stats(const tern_result *result, uint64_t seed)

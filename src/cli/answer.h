@@ -44,7 +44,7 @@ tern_status answer_generate(const answerer *r, tern_session *s, const int32_t *i
 /* {"role": role, "content": text} at the end of a list, or at its start where the role is system. */
 tern_status answer_add_message(json_t *messages, const char *role, const char *text, size_t length, tern_error *err);
 /* Says at a terminal that the answer was cut by --max-tokens, where it was. */
-void answer_hint_length(const tern_result *result);
+void answer_hint_length(const cli_args *a, const tern_result *result);
 /* The line of --stats, on stderr. */
 void answer_say_stats(const tern_result *result, uint64_t seed);
 double answer_prompt_rate(const tern_result *result);

@@ -35,6 +35,7 @@ typedef struct talk {
   uint64_t seed;
   unsigned turn;
   buf answer;       /* the running one */
+  bool failed;      /* a message had no answer, or a command came to nothing */
   tern_result last; /* of the last answer, without its text and ids */
   bool answered;
   /* Where the last answer was stopped, what is known of it: the engine gives no result then. */
@@ -118,6 +119,13 @@ static lines_end read_message(talk *t, buf *text)
 
 /* ---- answering ---- */
 
+/* Told at once, and over a pipe by the exit status too. */
+static void tell_failure(talk *t, const char *why)
+{
+  say_error(why);
+  t->failed = true;
+}
+
 static bool print(void *user, const char *text, size_t length)
 {
   talk *t = user;
@@ -141,7 +149,7 @@ static void keep_answer(talk *t)
                                         : answer_add_message(t->messages, "assistant", text, t->answer.length, &why);
   if (status == TERN_OK)
     return;
-  say_error(why.text);
+  tell_failure(t, why.text);
   drop_last(t);
   buf_free(&t->answer);
 }
@@ -161,7 +169,7 @@ static void reply(talk *t)
   mem_free(ids);
   bool stopped = status == TERN_E_CANCELLED;
   if (status != TERN_OK && !stopped) {
-    say_error(why.text);
+    tell_failure(t, why.text);
     drop_last(t);
     return;
   }
@@ -179,7 +187,7 @@ static void reply(talk *t)
     t->last.text = NULL;
     t->last.ids = NULL;
     t->answered = true;
-    answer_hint_length(&result);
+    answer_hint_length(t->r.args, &result);
     if (t->r.args->stats)
       answer_say_stats(&result, t->seed);
     tern_result_clear(&result);
@@ -193,11 +201,11 @@ static void take_message(talk *t, const buf *text)
   if (text->length == 0)
     return;
   if (use_check_utf8("message", text->data, text->length, &why) != TERN_OK) {
-    say_error(why.text);
+    tell_failure(t, why.text);
     return;
   }
   if (answer_add_message(t->messages, "user", text->data, text->length, &why) != TERN_OK)
-    say_error(why.text);
+    tell_failure(t, why.text);
   else {
     sig_hush(lines_typed(t->in));
     reply(t);
@@ -231,7 +239,7 @@ static bool command_help(talk *t, const char *rest)
       "/save FILE       write the conversation as JSON\n"
       "/load FILE       take one up again\n"
       "/stats           speed and memory of the last answer\n"
-      "/exit            leave (so does the end of input)\n"
+      "/exit            leave (so do /quit, /bye and the end of input)\n"
       "A line that ends in \\ goes on, and \"\"\" begins and ends a block;\n"
       "Alt-Enter breaks a line, and a paste keeps its lines;\n"
       "up, down and Ctrl-R find what was typed before; Ctrl-C stops an answer");
@@ -254,7 +262,7 @@ static bool command_system(talk *t, const char *rest)
 {
   tern_error why;
   if (use_check_utf8("message", rest, strlen(rest), &why) != TERN_OK || set_system(t, rest, &why) != TERN_OK) {
-    say_error(why.text);
+    tell_failure(t, why.text);
     return true;
   }
   say("%s", *rest ? "system message set" : "no system message");
@@ -278,15 +286,34 @@ static tern_status save(const talk *t, const char *path, tern_error *err)
   return status;
 }
 
+/* What stands behind a command as the name of a file, in `out`: quotes around all of it are a shell's habit, and go. A
+ * quote inside is of the name. NULL: there is none, which is said. */
+static const char *file_name(talk *t, const char *command, const char *rest, buf *out)
+{
+  size_t n = strlen(rest);
+  while (n && strchr(" \t\n", rest[n - 1]))
+    n--;
+  bool quoted = n > 1 && (rest[0] == '"' || rest[0] == '\'') && rest[n - 1] == rest[0];
+  buf_adds(out, "");
+  buf_add(out, rest + quoted, n - 2 * quoted);
+  if (!out->failed && out->length)
+    return out->data;
+  char line[80];
+  snprintf(line, sizeof line, out->failed ? "%s: out of memory" : "%s needs a file name", command);
+  tell_failure(t, line);
+  return NULL;
+}
+
 static bool command_save(talk *t, const char *rest)
 {
   tern_error why;
-  if (!*rest)
-    say("/save needs a file name");
-  else if (save(t, rest, &why) != TERN_OK)
-    say_error(why.text);
-  else
-    say("saved %zu messages to %s", json_array_size(t->messages), rest);
+  buf name = {0};
+  const char *path = file_name(t, "/save", rest, &name);
+  if (path && save(t, path, &why) != TERN_OK)
+    tell_failure(t, why.text);
+  else if (path)
+    say("saved %zu messages to %s", json_array_size(t->messages), path);
+  buf_free(&name);
   return true;
 }
 
@@ -302,27 +329,33 @@ static bool is_conversation(json_t *messages)
   return true;
 }
 
-static bool command_load(talk *t, const char *rest)
+static void load(talk *t, const char *path)
 {
   tern_error why;
   json_t *document;
-  if (!*rest) {
-    say("/load needs a file name");
-    return true;
-  }
-  if (jsonu_file(rest, MOST_FILE, &document, &why) != TERN_OK) {
-    say_error(why.text);
-    return true;
+  if (jsonu_file(path, MOST_FILE, &document, &why) != TERN_OK) {
+    tell_failure(t, why.text);
+    return;
   }
   json_t *messages = json_object_get(document, "messages");
   if (is_conversation(messages)) {
     json_decref(t->messages);
     t->messages = json_incref(messages);
-    say("loaded %zu messages from %s", json_array_size(messages), rest);
+    say("loaded %zu messages from %s", json_array_size(messages), path);
   } else {
-    say("%s: \"messages\" is not a list of {\"role\", \"content\"}", rest);
+    err_set(&why, TERN_E_FORMAT, "%s: \"messages\" is not a list of {\"role\", \"content\"}", path);
+    tell_failure(t, why.text);
   }
   json_decref(document);
+}
+
+static bool command_load(talk *t, const char *rest)
+{
+  buf name = {0};
+  const char *path = file_name(t, "/load", rest, &name);
+  if (path)
+    load(t, path);
+  buf_free(&name);
   return true;
 }
 
@@ -360,7 +393,7 @@ static const struct {
   bool (*run)(talk *t, const char *rest);
 } commands[] = {{"/help", command_help}, {"/clear", command_clear}, {"/system", command_system},
                 {"/save", command_save}, {"/load", command_load},   {"/stats", command_stats},
-                {"/exit", command_exit}, {"/quit", command_exit}};
+                {"/exit", command_exit}, {"/quit", command_exit},   {"/bye", command_exit}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 /* Runs one; false: leave. */
@@ -381,14 +414,24 @@ static bool take_command(talk *t, const char *line)
       nearest = commands[i].name;
     }
   }
+  tern_error why;
   if (text_is_slip(name, best))
-    say("unknown command %s: did you mean %s? (/help lists all)", name, nearest);
+    err_set(&why, TERN_E_USAGE, "unknown command %s: did you mean %s? (/help lists all)", name, nearest);
   else
-    say("unknown command %s (/help lists all)", name);
+    err_set(&why, TERN_E_USAGE, "unknown command %s (/help lists all)", name);
+  tell_failure(t, why.text);
   return true;
 }
 
 /* ---- the loop ---- */
+
+/* A script that feeds questions has the exit status alone to see by that some had no answer. */
+static tern_status judge(const talk *t, tern_error *err)
+{
+  if (!t->failed || lines_typed(t->in))
+    return TERN_OK;
+  return err_set(err, TERN_E_IO, "%s", ""); /* each was told */
+}
 
 static tern_status cancelled(tern_error *err)
 {
@@ -462,6 +505,8 @@ static tern_status talk_in(const cli_args *a, const char *dir, talk *t, tern_err
   if (lines_typed(t->in))
     say("%s, %s on %s. /help tells the commands", dir, t->r.model->info.numerics, t->r.model->info.backend);
   tern_status status = loop(t, err);
+  if (status == TERN_OK)
+    status = judge(t, err);
   lines_close(t->in);
   /* However it ended: the conversation is there. Of two failures the first is the status, and both are told. */
   tern_error why = {0};

@@ -19,12 +19,23 @@ static const char *get(const char *name)
   return value && *value ? value : NULL;
 }
 
+/* A "~" that no shell has replaced (quotes, an env file) is HOME, as huggingface_hub has it. */
+static const char *add_home(const char *path, buf *out)
+{
+  const char *home = get("HOME");
+  if (!home || path[0] != '~' || (path[1] && path[1] != '/'))
+    return path;
+  buf_adds(out, home);
+  return path + 1;
+}
+
 /* "A/B", NULL where A is NULL. *failed: no memory. */
 static char *join(const char *a, const char *b, bool *failed)
 {
   if (!a)
     return NULL;
   buf path = {0};
+  a = add_home(a, &path);
   buf_addf(&path, "%s%s", a, b);
   char *text = buf_take(&path);
   *failed |= !text;
@@ -38,14 +49,8 @@ static char *hub_home(const char *tail, bool *failed)
   const char *own = get("HF_HOME"), *caches = get("XDG_CACHE_HOME"), *home = get("HOME");
   if (!own && !caches && !home)
     return NULL;
-  buf_addf(&path, "%s%s%s",
-           own      ? own
-           : caches ? caches
-                    : home,
-           own      ? ""
-           : caches ? "/huggingface"
-                    : "/.cache/huggingface",
-           tail);
+  const char *begin = add_home(own ? own : caches ? caches : home, &path);
+  buf_addf(&path, "%s%s%s", begin, own ? "" : caches ? "/huggingface" : "/.cache/huggingface", tail);
   char *text = buf_take(&path);
   *failed |= !text;
   return text;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -104,6 +105,11 @@ static tern_status look_through(const char *root, bool plain, sweep *s, tern_err
   DIR *dir = opendir(root);
   if (!dir)
     return errno == ENOENT ? TERN_OK : err_errno(err, root, "open");
+  if (access(root, W_OK) != 0 && (errno == EROFS || errno == EACCES)) { /* a cache that others keep */
+    say("%s: passed over: nothing can be removed there: %s", root, strerror(errno));
+    closedir(dir);
+    return TERN_OK;
+  }
   tern_status status = plain ? look_for_left(root, s, err) : registry_plan_litter(root, &s->plan, err);
   for (const struct dirent *e; status == TERN_OK && (e = readdir(dir));) {
     char id[REPO_ID_ROOM];

@@ -6,10 +6,10 @@
 #include "cli/out.h"
 #include "cli/survey.h"
 
-static json_t *entry(const model_entry *e)
+static json_t *entry(const cli_env *env, const model_entry *e)
 {
   survey s;
-  survey_dir(e->path, &s);
+  survey_entry(env, e, &s);
   json_t *row = survey_json(e->id, e->path, &s);
   if (!row)
     return NULL;
@@ -33,7 +33,7 @@ json_t *library_list(void *user)
   if (env_read(&env, NULL) == TERN_OK) {
     if (models_find(&env, &list, NULL) == TERN_OK)
       for (size_t i = 0; i < list.n; i++)
-        out_append(&all, entry(&list.items[i]));
+        out_append(&all, entry(&env, &list.items[i]));
     models_free(&list);
     env_clear(&env);
   }

@@ -22,11 +22,13 @@ typedef struct place {
   char name[REPO_REVISION_ROOM]; /* "main", another ref, or the commit; "-" */
 } place;
 
-/* ROOT/models--org--name/snapshots/COMMIT, cut apart. */
+/* ROOT/models--org--name/snapshots/COMMIT, cut apart; a GGUF file's place in it goes before. */
 static void find_place(const model_entry *e, place *out)
 {
   *out = (place){.name = "-"};
-  char *root = mem_strdup(e->path), *commit = root ? strrchr(root, '/') : NULL, id[REPO_ID_ROOM];
+  size_t file = e->gguf ? strlen(e->gguf) + 1 : 0;
+  char *root = mem_strndup(e->path, strlen(e->path) - file), *commit = root ? strrchr(root, '/') : NULL,
+       id[REPO_ID_ROOM];
   cache_repo r = {0};
   if (commit) {
     *commit++ = 0;
@@ -165,15 +167,17 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   tern_status status = env_read(&env, err);
   if (status == TERN_OK)
     status = models_find(&env, &list, err);
-  env_clear(&env);
-  if (status != TERN_OK)
+  if (status != TERN_OK) {
+    env_clear(&env);
     return status;
+  }
   if (a->bare_ids) {
     for (size_t i = 0; i < list.n; i++) {
       err_clean(list.items[i].id);
       out_printf("%s\n", list.items[i].id);
     }
     models_free(&list);
+    env_clear(&env);
     return TERN_OK;
   }
   json_t *rows = a->json ? json_array() : NULL;
@@ -184,7 +188,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   for (size_t i = 0; i < list.n && out_ok(); i++) {
     survey s;
     place at;
-    survey_dir(list.items[i].path, &s);
+    survey_entry(&env, &list.items[i], &s);
     find_place(&list.items[i], &at);
     if (a->json)
       out_append(&rows, row(&list.items[i], &s, &at));
@@ -197,5 +201,6 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   else if (!list.n)
     say("no models in the Hugging Face cache or under TERN_HOME%s", MODELS_HOW_TO_GET);
   models_free(&list);
+  env_clear(&env);
   return TERN_OK;
 }

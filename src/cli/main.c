@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     status = out_finish(&err);
   else
     out_finish(NULL);
-  if (status != TERN_OK)
+  if (status != TERN_OK && *err.text) /* none: the verb told it */
     say_error(err.text);
   return exit_code(status);
 }

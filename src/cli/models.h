@@ -21,8 +21,9 @@ typedef enum models_need {
 
 typedef struct model_entry {
   char *id;   /* "org/name", as MODEL can name it */
-  char *path; /* the directory with config.json */
+  char *path; /* the directory with config.json; of a repo of GGUF files one of those: each has an entry */
   bool other; /* its repo has no model at main, and `path` is one of the other revisions: the id alone means none */
+  const char *gguf; /* the end of `path` that is the .gguf file's place in its repo; NULL: it is a directory */
 } model_entry;
 
 typedef struct model_list {
@@ -40,12 +41,15 @@ bool models_root(const cli_env *env, size_t i, char **root, bool *plain, bool *f
 bool models_is_root(const char *name);
 
 /* The directory that `model` means (mem_free). NULL: the one model that is there. Order: a .gguf file, a directory, a
- * repo id with an optional @revision, a unique part of an id, whatever its case. Errors list the candidates. */
+ * repo id with an optional @revision, a unique part of an id, whatever its case. Behind an id, ":FILE" names one of
+ * several GGUF files, or a part of its name. Errors list the candidates. */
 tern_status models_resolve(const cli_env *env, const char *model, models_need need, char **dir, tern_error *err);
 /* Whether `model` names something: a file or directory, an id or part of one that is found, unique or not. */
 bool models_names(const cli_env *env, const char *model);
 
 /* A .gguf file's place in the cache, made on first use (mem_free). */
 tern_status models_import(const cli_env *env, const char *gguf, char **dir, tern_error *err);
+/* That place where it was made before and the file has not changed (mem_free); NULL: it was not. Reads no weights. */
+char *models_imported(const cli_env *env, const char *gguf);
 
 #endif

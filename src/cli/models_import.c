@@ -167,6 +167,24 @@ static tern_status import_into(const char *gguf, char *folder, const char *place
   return status;
 }
 
+char *models_imported(const cli_env *env, const char *gguf)
+{
+  buf folder = {0}, seen = {0}, place = {0};
+  char digest[SHA256_HEX];
+  if (!env->tern_home)
+    return NULL;
+  buf_addf(&folder, "%s/imports", env->tern_home);
+  bool there = !folder.failed && seen_place(folder.data, gguf, &seen, NULL) == TERN_OK &&
+               read_seen(seen.data, digest) && find_place(folder.data, gguf, digest, &place, NULL) == TERN_OK &&
+               is_whole(place.data);
+  buf_free(&folder);
+  buf_free(&seen);
+  if (there)
+    return buf_take(&place);
+  buf_free(&place);
+  return NULL;
+}
+
 tern_status models_import(const cli_env *env, const char *gguf, char **dir, tern_error *err)
 {
   buf folder = {0}, seen = {0}, place = {0};

@@ -14,6 +14,7 @@
 #include "cli/ask.h"
 #include "cli/describe.h"
 #include "cli/elsewhere.h"
+#include "cli/models_gguf.h"
 #include "cli/out.h"
 #include "cli/pull.h"
 #include "cli/signals.h"
@@ -23,6 +24,7 @@
 #include "format/checkpoint.h"
 #include "hub/address.h"
 #include "hub/net/pull.h"
+#include "hub/select.h"
 
 /* The bar's own state: where and when the bytes began. */
 typedef struct bar {
@@ -144,6 +146,11 @@ static void print(const cli_args *a, const hub_plan *p, const char *path)
     out_printf("%s\n", path);
 }
 
+static hub_patterns patterns_of(const cli_args *a)
+{
+  return (hub_patterns){a->include.items, a->include.n, a->exclude.items, a->exclude.n};
+}
+
 /* *path: mem_free. `told` gets the plan, hub_plan_clear in any case. */
 static tern_status pull(const cli_args *a, const http_settings *s, const char *cache, const hub_repo *repo,
                         hub_plan *told, char **path, tern_error *err)
@@ -151,7 +158,7 @@ static tern_status pull(const cli_args *a, const http_settings *s, const char *c
   char shown[256];
   bar b = {0};
   hub_watch watch = {.progress = show_progress, .note = show_note, .user = &b};
-  hub_patterns patterns = {a->include.items, a->include.n, a->exclude.items, a->exclude.n};
+  hub_patterns patterns = patterns_of(a);
   say_working("asking", http_shown(s->endpoint, shown, sizeof shown));
   tern_status status = hub_plan_make(s, cache, repo, &patterns, &watch, told, err);
   if (status == TERN_OK)
@@ -162,8 +169,21 @@ static tern_status pull(const cli_args *a, const http_settings *s, const char *c
   return status;
 }
 
+/* Whether GGUF files are there that the patterns ask for. */
+static bool has_ggufs(const char *dir, const hub_patterns *patterns)
+{
+  gguf_files files;
+  bool some = false;
+  if (gguf_files_find(dir, GGUF_IN_REPO, &files, NULL) == TERN_OK)
+    for (size_t i = 0; i < files.n; i++)
+      some |= patterns->n_include && select_wants(patterns, files.items[i]);
+  gguf_files_free(&files);
+  return some;
+}
+
 /* HF_HUB_OFFLINE: what is there already, or an error. */
-static tern_status find_here(const char *cache, const hub_repo *repo, hub_plan *told, char **path, tern_error *err)
+static tern_status find_here(const char *cache, const hub_repo *repo, const hub_patterns *patterns, hub_plan *told,
+                             char **path, tern_error *err)
 {
   cache_repo r;
   TRY(cache_repo_open(cache, repo->id, &r, err));
@@ -176,6 +196,8 @@ static tern_status find_here(const char *cache, const hub_repo *repo, hub_plan *
   bool there = config && file_is_regular(config);
   cache_repo_clear(&r);
   mem_free(config);
+  if (*path && has_ggufs(*path, patterns))
+    return TERN_OK;
   if (there) { /* with all of its weights? */
     ckpt *weights = NULL;
     tern_status status = ckpt_open(*path, &weights, err);
@@ -191,8 +213,9 @@ static tern_status pull_or_find(const cli_args *a, const cli_env *env, const cli
 {
   if (!env->hub_cache)
     return err_set(err, TERN_E_NOT_FOUND, "pull: no place for it: set HF_HOME or HF_HUB_CACHE");
+  const hub_patterns patterns = patterns_of(a);
   if (hub->offline)
-    return find_here(env->hub_cache, repo, told, path, err);
+    return find_here(env->hub_cache, repo, &patterns, told, path, err);
   http_settings settings = {
       .endpoint = hub->endpoint, .token = hub->token, .stall_seconds = hub->stall_seconds, .cancelled = is_interrupted};
   sig_hold();
@@ -259,6 +282,22 @@ tern_status pull_model(const cli_args *a, const char *name, char **dir, tern_err
   return status;
 }
 
+/* Of several GGUF files one has to be named. */
+static void hint(const hub_plan *p)
+{
+  const char *last = NULL, *end;
+  size_t ggufs = 0;
+  for (size_t i = 0; i < p->files.n; i++)
+    if ((end = strrchr(p->files.items[i].path, '.')) && !strcmp(end, ".gguf")) {
+      last = p->files.items[i].path;
+      ggufs++;
+    }
+  if (ggufs > 1 && !weight_bytes(p))
+    say_hint("tern run %s:%s answers with one of them", p->repo.id, last);
+  else
+    say_hint("tern run %s answers with it", p->repo.id);
+}
+
 tern_status verb_pull(const cli_args *a, tern_error *err)
 {
   hub_plan told;
@@ -269,7 +308,7 @@ tern_status verb_pull(const cli_args *a, tern_error *err)
   tern_status status = bring(a, a->words[0], &told, &path, err);
   if (status == TERN_OK) {
     print(a, &told, path);
-    say_hint("tern run %s answers with it", told.repo.id);
+    hint(&told);
     mem_free(path);
   }
   hub_plan_clear(&told);

@@ -62,11 +62,22 @@ tern_status reclaim_read(const cache_repo *r, registry *g, tern_error *err)
   return registry_look_elsewhere(r, g, err);
 }
 
+static void tell_nowhere(const cache_repo *r, const char *name)
+{
+  char path[ERR_CLEAN_PATH], last[ERR_CLEAN_PATH];
+  say("%s/snapshots/%s: is no folder, and leads to none: left as it is", err_clean_copy(r->dir, path, sizeof path),
+      err_clean_copy(name, last, sizeof last));
+}
+
 tern_status reclaim_open(const cache_repo *r, int *lock, registry *g, tern_error *err)
 {
   *g = (registry){0};
   TRY(cache_lock_repo(r, true, lock, err));
   if (*lock < 0)
     return err_set(err, TERN_E_BUSY, "%s: another process is downloading to it: try again when it is done", r->dir);
-  return reclaim_read(r, g, err);
+  TRY(reclaim_read(r, g, err));
+  for (size_t i = 0; i < g->n_revisions; i++)
+    if (g->revisions[i].nowhere)
+      tell_nowhere(r, g->revisions[i].name);
+  return TERN_OK;
 }

@@ -207,10 +207,31 @@ static void describe_match(const model_entry *e, buf *out)
   if (is_repo)
     *snapshots = 0;
   if (place && registry_plan_path(place, "", &plan, NULL) == TERN_OK)
-    buf_addf(out, "%s (%s%s%s, %s)", e->id, is_repo ? "in the hub's cache" : "the directory ", is_repo ? "" : place,
+    buf_addf(out, "%.*s (%s%s%s, %s)", (int)(e->gguf ? strcspn(e->id, ":") : strlen(e->id)), e->id,
+             is_repo ? "in the hub's cache" : "the directory ", is_repo ? "" : place,
              e->other ? ", other revisions than main" : "", describe_bytes((double)plan.bytes, size));
   registry_plan_free(&plan);
   mem_free(place);
+}
+
+/* Whether an entry is a further GGUF file of the repo that the one before it is of. */
+static bool is_told(const model_list *l, size_t i)
+{
+  const model_entry *e = &l->items[i], *before = i ? e - 1 : e;
+  size_t n = strcspn(e->id, ":");
+  return i && e->gguf && before->gguf && strcspn(before->id, ":") == n && !strncmp(e->id, before->id, n);
+}
+
+/* ORG/NAME:FILE, as ls shows it. */
+static tern_status one_file(const model_list *l, const char *id, tern_error *err)
+{
+  size_t n = strcspn(id, ":");
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].gguf && id[n] && !strncmp(l->items[i].id, id, n) &&
+        (l->items[i].id[n] == ':' || !l->items[i].id[n]))
+      return err_set(err, TERN_E_UNSUPPORTED, "%s: is one file of a repo, and rm removes repos: tern rm %.*s", id,
+                     (int)n, id);
+  return TERN_OK;
 }
 
 /* Nothing has this whole id: what it is a part of is told. */
@@ -221,17 +242,17 @@ static tern_status not_there(const cli_env *env, const char *id, tern_error *err
   size_t found = 0;
   TRY(models_find(env, &list, err));
   for (size_t i = 0; i < list.n; i++) {
-    if (!strcasestr(list.items[i].id, id) || found++ >= MOST_NAMED)
+    if (!strcasestr(list.items[i].id, id) || is_told(&list, i) || found++ >= MOST_NAMED)
       continue;
     buf_adds(&matches, found > 1 ? ", " : "");
     describe_match(&list.items[i], &matches);
   }
-  tern_status status;
-  if (matches.failed)
+  tern_status status = one_file(&list, id, err);
+  if (status == TERN_OK && matches.failed)
     status = err_nomem(err, "list of models");
-  else if (!found)
+  else if (status == TERN_OK && !found)
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no model of this whole id (tern ls shows them)", id);
-  else
+  else if (status == TERN_OK)
     status = err_set(err, TERN_E_NOT_FOUND, "%s: rm takes a whole id, and this is a part of %s%s%s", id,
                      found > 1 ? "several: " : "", matches.data, found > MOST_NAMED ? ", and more" : "");
   buf_free(&matches);
@@ -253,6 +274,24 @@ static void tell_of_others(const cli_env *env, size_t at, const char *id)
   }
 }
 
+/* What GGUF files of a repo were imported into is a model of its own, which stays. `repo` is the repo's folder. */
+static void tell_of_imports(const cli_env *env, const char *repo)
+{
+  model_list list;
+  size_t n = strlen(repo);
+  if (models_find(env, &list, NULL) != TERN_OK)
+    return;
+  for (size_t i = 0; i < list.n; i++) {
+    const model_entry *e = &list.items[i];
+    bool of_it = e->gguf && !strncmp(e->path, repo, n) && e->path[n] == '/';
+    char *place = of_it ? models_imported(env, e->path) : NULL;
+    if (place)
+      say("%s: was imported, and that stays: tern rm %s", e->gguf, strrchr(place, '/') + 1);
+    mem_free(place);
+  }
+  models_free(&list);
+}
+
 static tern_status remove_id(const cli_args *a, const cli_env *env, const char *id, const char *revision,
                              tern_error *err)
 {
@@ -267,6 +306,8 @@ static tern_status remove_id(const cli_args *a, const cli_env *env, const char *
     }
     tern_status status;
     tell_of_others(env, i, id);
+    if (is_repo)
+      tell_of_imports(env, path);
     if (is_repo)
       status = remove_repo(a, env, root, id, revision, err);
     else if (revision)

@@ -126,7 +126,7 @@ static tern_status answer(const answerer *r, const int32_t *ids, size_t n, tern_
       out_write("\n", 1);
     out_flush();
     if (!a->json)
-      answer_hint_length(&result);
+      answer_hint_length(a, &result);
     if (a->stats)
       answer_say_stats(&result, seed);
     tern_result_clear(&result);

@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "cli/describe.h"
 #include "cli/out.h"
+#include "convert/import.h"
 #include "engine/about.h"
 #include "text/chat.h"
 
@@ -125,8 +126,41 @@ void survey_dir(const char *dir, survey *out)
     out->tier = out->fidelity = "-";
   }
   out->bytes = weight_bytes(dir);
-  out->can = look_at_text(dir);
+  if (out->runs)
+    out->can = look_at_text(dir);
+  else if (!holds(dir, "config.json")) /* a tokenizer alone */
+    out->can = look_at_text(dir) & SURVEY_TEXT;
   cfg_close(c);
+}
+
+/* ---- GGUF files ---- */
+
+static void survey_gguf(const char *path, survey *out)
+{
+  import_look look;
+  *out = (survey){.type = "-", .quantisation = "-", .tier = "-", .fidelity = "-"};
+  out->runs = import_look_at(path, &look, &out->why) == TERN_OK;
+  out->bytes = look.bytes;
+  if (!out->runs)
+    return;
+  snprintf(out->type, sizeof out->type, "%s", look.model_type);
+  snprintf(out->quantisation, sizeof out->quantisation, "gguf %s", look.quantisation);
+  out->parameters = look.parameters;
+  out->can = (look.text ? SURVEY_TEXT : 0) | (look.text && look.template ? SURVEY_CHAT : 0) |
+             (look.text && look.tools ? SURVEY_TOOLS : 0);
+}
+
+void survey_entry(const cli_env *env, const model_entry *e, survey *out)
+{
+  char *place = e->gguf ? models_imported(env, e->path) : NULL;
+  struct stat st;
+  if (e->gguf && !place)
+    survey_gguf(e->path, out);
+  else
+    survey_dir(place ? place : e->path, out);
+  if (e->gguf && stat(e->path, &st) == 0)
+    out->bytes = (double)st.st_size;
+  mem_free(place);
 }
 
 /* ---- words ---- */
@@ -185,8 +219,9 @@ json_t *survey_json(const char *id, const char *path, const survey *s)
                        "kv_per_token", (json_int_t)f->kv_token, "context", f->context, "kv", (json_int_t)f->kv,
                        "scratch", (json_int_t)f->scratch, "total", (json_int_t)f->total, "free", (json_int_t)f->room,
                        "largest_context", f->largest);
-  return json_pack("{so so ss ss ss ss sI sI so sb so ss*}", "id", out_text(id), "path", out_text(path), "type",
+  json_t *fits = s->runs && !s->measured ? json_null() : json_boolean(s->measured && f->largest > 0);
+  return json_pack("{so so ss ss ss ss sI sI so so so ss*}", "id", out_text(id), "path", out_text(path), "type",
                    s->type, "tier", s->tier, "fidelity", s->fidelity, "quantisation", s->quantisation, "size",
-                   (json_int_t)s->bytes, "parameters", (json_int_t)s->parameters, "capabilities", can, "fits",
-                   (int)(s->measured && f->largest > 0), "memory", memory, "error", s->runs ? NULL : s->why.text);
+                   (json_int_t)s->bytes, "parameters", (json_int_t)s->parameters, "capabilities", can, "fits", fits,
+                   "memory", memory, "error", s->runs ? NULL : s->why.text);
 }

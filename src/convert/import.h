@@ -15,6 +15,7 @@
 #define TERN_CONVERT_IMPORT_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -49,5 +50,15 @@ typedef struct import_options {
 tern_status import_gguf(const char *gguf_path, const char *out_dir, import_report *report, tern_error *err);
 tern_status import_gguf_with(const char *gguf_path, const char *out_dir, const import_options *options,
                              import_report *report, tern_error *err);
+
+/* What a GGUF file is, from its headers: it is not imported, and whether that would succeed is not all looked at. */
+typedef struct import_look {
+  char model_type[32];   /* as config.json would say it */
+  char quantisation[32]; /* the type with the most bytes, "Q4_K" */
+  double parameters, bytes;
+  bool text, template, tools; /* a vocabulary; a chat template; one that reads tools */
+} import_look;
+
+tern_status import_look_at(const char *gguf_path, import_look *out, tern_error *err);
 
 #endif

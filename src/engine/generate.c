@@ -102,10 +102,12 @@ static tern_status admit(const tern_session *s, const tern_generate_options *o, 
 {
   size_t context = (size_t)session_context(s->timeline);
   size_t asked = o->max_tokens > 0 ? (size_t)o->max_tokens : o->max_tokens < 0 ? 1 : DEFAULT_MAX_TOKENS;
+  if (n > context)
+    return err_set(err, TERN_E_LIMIT, "context: a prompt of %zu tokens, but there are %zu positions", n, context);
   if (n + asked - 1 > context)
     return err_set(err, TERN_E_LIMIT,
-                   "context: a prompt of %zu tokens and %zu to come need %zu positions, but there are %zu (-1 tokens "
-                   "to come: until it is full)",
+                   "context: a prompt of %zu tokens and %zu to come need %zu positions, but there are %zu (a limit of "
+                   "-1 is as many as fit)",
                    n, asked - 1, n + asked - 1, context);
   *max_tokens = o->max_tokens < 0 ? context - n + 1 : asked;
   return TERN_OK;

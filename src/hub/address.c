@@ -166,8 +166,8 @@ static tern_status read_page(const char *text, segments *s, hub_repo *out, tern_
     return err_set(
         err, TERN_E_USAGE,
         "%s: \":%.80s\" names a GGUF file: tern pull %.96s/%.96s --include '*%.80s*.gguf' brings it, and tern run "
-        "takes its path",
-        text, tag, s->items[0], s->items[1], tag);
+        "%.96s/%.96s:%.80s answers with it",
+        text, tag, s->items[0], s->items[1], tag, s->items[0], s->items[1], tag);
   }
   if (kind != PAGE_REPO && s->n > 3)
     revision = s->items[3];

@@ -17,7 +17,9 @@
 #include "base/mem.h"
 #include "base/path.h"
 
-enum { MOST_ENTRIES = 1000000, MOST_DEPTH = 16, HELD_FILES = 16, LITTER_SECONDS = 3600 };
+/* As deep as a path of the hub can be (REPO_PATH_MOST), and that of a ref. */
+enum { MOST_DEPTH = REPO_PATH_MOST / 2 };
+enum { MOST_ENTRIES = 1000000, HELD_FILES = 16, LITTER_SECONDS = 3600 };
 
 static const char unfinished_end[] = ".incomplete", removed_kind[] = ".removed-", left_over[] = "left over";
 
@@ -223,6 +225,18 @@ static void count_uses(registry *g, registry_revision *v)
   }
 }
 
+/* An entry of snapshots/. What is there and cannot be looked up is an error, what leads nowhere is not. */
+static tern_status read_revision(const char *path, const registry *g, registry_revision *v, tern_error *err)
+{
+  struct stat st;
+  size_t capacity = 0;
+  bool found = stat(path, &st) == 0;
+  if (!found && errno != ENOENT && errno != ELOOP)
+    return err_errno(err, path, "look up");
+  v->nowhere = !found || !S_ISDIR(st.st_mode);
+  return v->nowhere ? TERN_OK : walk(path, 0, true, g, v, &capacity, err);
+}
+
 static tern_status read_revisions(const cache_repo *r, registry *g, tern_error *err)
 {
   names found = {0};
@@ -236,12 +250,11 @@ static tern_status read_revisions(const cache_repo *r, registry *g, tern_error *
   if (!g->revisions)
     status = err_nomem(err, "revisions");
   for (size_t i = 0; status == TERN_OK && i < found.n; i++) {
-    size_t capacity = 0;
     char *path = path_join(folder, found.items[i]);
     registry_revision *v = &g->revisions[g->n_revisions++];
     *v = (registry_revision){.name = found.items[i], .refs = mem_strdup("")};
     found.items[i] = NULL;
-    status = path && v->refs ? walk(path, 0, true, g, v, &capacity, err) : err_nomem(err, "path");
+    status = path && v->refs ? read_revision(path, g, v, err) : err_nomem(err, "path");
     count_uses(g, v);
     mem_free(path);
   }

@@ -28,6 +28,7 @@ typedef struct registry_revision {
   size_t *blobs; /* [n_blobs] which ones it names, ascending */
   size_t n_blobs;
   uint64_t bytes; /* of those */
+  bool nowhere;   /* no folder and no link to one (a circle of links, say): nothing is known of it */
 } registry_revision;
 
 typedef struct registry {

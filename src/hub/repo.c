@@ -56,8 +56,8 @@ tern_status repo_parse(const char *text, hub_repo *out, tern_error *err)
       return err_set(
           err, TERN_E_USAGE,
           "\"%.200s\": \":%.80s\" names a GGUF file: tern pull %s --include '*%.80s*.gguf' brings it, and tern "
-          "run takes its path",
-          text, tag, out->id, tag);
+          "run %s:%.80s answers with it",
+          text, tag, out->id, tag, out->id, tag);
     return err_set(err, TERN_E_USAGE, "\"%.200s\" is not ORG/NAME[@REV], as a repo of the hub is named (%s)", text,
                    strstr(text, "://") ? "without the address before it" : "tern pull mlx-community/NAME, say");
   }

@@ -189,50 +189,22 @@ static piece_state tag_next(const cutter *c, span block, calls_told *t, size_t *
   return found ? PIECE_ARGUMENT : PIECE_WAIT;
 }
 
-void tell_qwen_coder(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
-{
-  static const cutter c = {.closing = "</function>",
-                           .opening = "",
-                           .head = tag_head,
-                           .next = tag_next,
-                           .words = {"<function=", "</function>", "<parameter=", "</parameter>"}};
-  tell_cut(f, &c, (span){text, n}, tools, t);
-}
-
-void tell_minicpm(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
-{
-  static const cutter c = {.closing = "</function>",
-                           .opening = "",
-                           .head = tag_head,
-                           .next = tag_next,
-                           .words = {"<function name=", "</function>", "<param name=", "</param>"},
-                           .quoted = true,
-                           .cdata = true};
-  tell_cut(f, &c, (span){text, n}, tools, t);
-}
-
-void tell_minimax(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
-{
-  static const cutter c = {.closing = "</invoke>",
-                           .opening = "",
-                           .head = tag_head,
-                           .next = tag_next,
-                           .words = {"<invoke name=", "</invoke>", "<parameter name=", "</parameter>"},
-                           .quoted = true};
-  tell_cut(f, &c, (span){text, n}, tools, t);
-}
-
-void tell_dsml(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
-{
-  static const cutter c = {
-      .closing = "</｜DSML｜invoke>",
-      .opening = "",
-      .head = tag_head,
-      .next = tag_next,
-      .words = {"<｜DSML｜invoke name=", "</｜DSML｜invoke>", "<｜DSML｜parameter name=", "</｜DSML｜parameter>"},
-      .quoted = true};
-  tell_cut(f, &c, (span){text, n}, tools, t);
-}
+/* tell_NAME of each family: what ends a block, the four marks, what else is so of it. */
+#define TAGS(name, ...)                                                                                                \
+  void tell_##name(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)              \
+  {                                                                                                                    \
+    static const cutter c = {.opening = "", .head = tag_head, .next = tag_next, __VA_ARGS__};                          \
+    tell_cut(f, &c, (span){text, n}, tools, t);                                                                        \
+  }
+TAGS(qwen_coder, .closing = "</function>", .words = {"<function=", "</function>", "<parameter=", "</parameter>"})
+TAGS(minicpm, .closing = "</function>", .words = {"<function name=", "</function>", "<param name=", "</param>"},
+     .quoted = true, .cdata = true)
+TAGS(minimax, .closing = "</invoke>", .words = {"<invoke name=", "</invoke>", "<parameter name=", "</parameter>"},
+     .quoted = true)
+TAGS(dsml, .closing = "</｜DSML｜invoke>",
+     .words = {"<｜DSML｜invoke name=", "</｜DSML｜invoke>", "<｜DSML｜parameter name=", "</｜DSML｜parameter>"},
+     .quoted = true)
+#undef TAGS
 
 /* ---- NAME<arg_key>KEY</arg_key><arg_value>TEXT</arg_value> ---- */
 
@@ -315,26 +287,17 @@ static void tell_pairs(const calls_format *f, const cutter *c, const char *brace
     tell_cut(f, c, block, tools, t);
 }
 
-void tell_glm(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
-{
-  static const cutter c = {.opening = "",
-                           .closing = "",
-                           .head = pair_head,
-                           .next = pair_next,
-                           .words = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}};
-  tell_pairs(f, &c, "{[", (span){text, n}, tools, t);
-}
-
-void tell_longcat(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)
-{
-  static const cutter c = {
-      .opening = "",
-      .closing = "",
-      .head = pair_head,
-      .next = pair_next,
-      .words = {"<longcat_arg_key>", "</longcat_arg_key>", "<longcat_arg_value>", "</longcat_arg_value>"}};
-  tell_pairs(f, &c, "{", (span){text, n}, tools, t);
-}
+/* tell_NAME of each family: what JSON begins with, and the four marks. */
+#define PAIRS(name, braces, ...)                                                                                       \
+  void tell_##name(const calls_format *f, const char *text, size_t n, const json_t *tools, calls_told *t)              \
+  {                                                                                                                    \
+    static const cutter c = {                                                                                          \
+        .opening = "", .closing = "", .head = pair_head, .next = pair_next, .words = {__VA_ARGS__}};                   \
+    tell_pairs(f, &c, braces, (span){text, n}, tools, t);                                                              \
+  }
+PAIRS(glm, "{[", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+PAIRS(longcat, "{", "<longcat_arg_key>", "</longcat_arg_key>", "<longcat_arg_value>", "</longcat_arg_value>")
+#undef PAIRS
 
 /* ---- notations with brackets: [name(key=value, …), …] and call:name{key:value, …} ---- */
 

@@ -347,46 +347,31 @@ void schema_emit_integer(schema_compiler *c, int64_t lo, int64_t hi)
 
 /* ---- any value ---- */
 
-static void emit_object(schema_compiler *c)
+/* A key and what stands between it and its value. */
+static void emit_key(schema_compiler *c)
 {
-  grammar *g = c->g;
-  uint32_t members = gram_rule(g);
-  one(g, '{');
-  schema_call(c, RULE_GAP);
-  uint32_t empty = gram_split(g);
-  one(g, '}');
-  gram_return(g);
-  gram_land(g, empty);
-  schema_leave(c, members);
-  gram_begin(g, members);
   schema_call(c, RULE_STRING);
-  one(g, ':');
-  uint32_t blank = gram_split(g);
-  one(g, ' ');
-  gram_land(g, blank);
-  schema_call(c, RULE_VALUE);
-  uint32_t more = gram_split(g);
-  one(g, ',');
-  schema_call(c, RULE_GAP);
-  schema_leave(c, members);
-  gram_land(g, more);
-  schema_call(c, RULE_GAP);
-  one(g, '}');
-  gram_return(g);
+  one(c->g, ':');
+  uint32_t blank = gram_split(c->g);
+  one(c->g, ' ');
+  gram_land(c->g, blank);
 }
 
-static void emit_array(schema_compiler *c)
+/* An object or an array of any values: nothing between its brackets, or members with commas. */
+static void emit_members(schema_compiler *c, char opening, char closing, bool keys)
 {
   grammar *g = c->g;
   uint32_t members = gram_rule(g);
-  one(g, '[');
+  one(g, opening);
   schema_call(c, RULE_GAP);
   uint32_t empty = gram_split(g);
-  one(g, ']');
+  one(g, closing);
   gram_return(g);
   gram_land(g, empty);
   schema_leave(c, members);
   gram_begin(g, members);
+  if (keys)
+    emit_key(c);
   schema_call(c, RULE_VALUE);
   uint32_t more = gram_split(g);
   one(g, ',');
@@ -394,7 +379,7 @@ static void emit_array(schema_compiler *c)
   schema_leave(c, members);
   gram_land(g, more);
   schema_call(c, RULE_GAP);
-  one(g, ']');
+  one(g, closing);
   gram_return(g);
 }
 
@@ -436,9 +421,9 @@ void schema_emit_rules(schema_compiler *c)
   gram_begin(g, c->rules[RULE_VALUE]);
   emit_value(c);
   gram_begin(g, c->rules[RULE_OBJECT]);
-  emit_object(c);
+  emit_members(c, '{', '}', true);
   gram_begin(g, c->rules[RULE_ARRAY]);
-  emit_array(c);
+  emit_members(c, '[', ']', false);
 }
 
 /* ---- literals ---- */

@@ -89,19 +89,8 @@ static void byte_level(tok_span piece, buf *out)
 static tern_status replace(const decode_step *step, const buf *in, buf *out, tern_error *err)
 {
   pattern_cursor cursor = {0};
-  size_t begin = 0, end = 0, done = 0;
-  bool found = in->length > 0;
-  tern_status status = TERN_OK;
-  pattern_start(&cursor, step->pattern, in->data, in->length);
-  while (found && status == TERN_OK) {
-    status = pattern_next(&cursor, &found, &begin, &end, err);
-    if (status != TERN_OK || !found)
-      break;
-    buf_add(out, in->data + done, begin - done);
-    buf_add(out, step->text.s, step->text.n);
-    done = end;
-  }
-  buf_add(out, in->data + done, in->length - done);
+  size_t matches;
+  tern_status status = decode_replace(step, &cursor, (tok_span){in->data, in->length}, out, &matches, err);
   pattern_finish(&cursor);
   return status;
 }

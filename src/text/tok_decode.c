@@ -161,27 +161,36 @@ static bool fuse(pieces *p)
   return true;
 }
 
+tern_status decode_replace(const decode_step *step, pattern_cursor *cursor, tok_span s, buf *out, size_t *matches,
+                           tern_error *err)
+{
+  size_t begin = 0, end = 0, done = 0;
+  bool found;
+  tern_status status = TERN_OK;
+  *matches = 0;
+  pattern_start(cursor, step->pattern, s.s, s.n);
+  /* In an empty string nothing is searched. */
+  while (s.n && (status = pattern_next(cursor, &found, &begin, &end, err)) == TERN_OK && found) {
+    buf_add(out, s.s + done, begin - done);
+    buf_add(out, step->text.s, step->text.n);
+    done = end;
+    ++*matches;
+  }
+  buf_add(out, s.s + done, s.n - done);
+  return status;
+}
+
 static tern_status replace(const decode_step *step, pieces *p, tern_error *err)
 {
   pattern_cursor cursor = {0};
   buf out = {0};
   tern_status status = TERN_OK;
   for (size_t i = 0; i < p->count && status == TERN_OK; i++) {
-    size_t begin = 0, end = 0, done = 0, matches = 0;
-    bool found;
-    tok_span s = p->items[i];
+    size_t matches;
     buf_clear(&out);
-    pattern_start(&cursor, step->pattern, s.s, s.n);
-    /* In an empty string nothing is searched. */
-    while (s.n && (status = pattern_next(&cursor, &found, &begin, &end, err)) == TERN_OK && found) {
-      buf_add(&out, s.s + done, begin - done);
-      buf_add(&out, step->text.s, step->text.n);
-      done = end;
-      matches++;
-    }
+    status = decode_replace(step, &cursor, p->items[i], &out, &matches, err);
     if (!matches || status != TERN_OK)
       continue;
-    buf_add(&out, s.s + done, s.n - done);
     p->items[i] = (tok_span){out.data ? arena_strndup(p->memory, out.data, out.length) : "", out.length};
     if (out.failed || !p->items[i].s)
       status = err_nomem(err, "the text of tokens");

@@ -268,6 +268,9 @@ typedef struct decode_step {
 size_t decode_cleanup(char *s, size_t n);
 /* The byte that a piece of the form <0xAB> stands for, or -1. */
 int decode_byte_piece(const char *s, size_t n);
+/* Adds s with every match of a Replace step's pattern replaced. The caller finishes the cursor. */
+tern_status decode_replace(const decode_step *step, pattern_cursor *cursor, tok_span s, buf *out, size_t *matches,
+                           tern_error *err);
 
 /* ---- the whole ------------------------------------------------------------------------------------------------- */
 

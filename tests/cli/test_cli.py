@@ -651,10 +651,25 @@ def test_chat():
         tally.check("/save keeps every message", [m["role"] for m in saved] == ["system", "user", "assistant"], saved)
         tally.check("/system replaces the message", saved[0]["content"] == "be long", saved)
         tally.check("/save writes aside", other.read_text() == "old" and len(list(Path(folder).iterdir())) == 2)
-        expect("chat /save nowhere", 0, "chat", MODEL, stdin=f"/save {folder}/no/talk.json\n/exit\n".encode(), err="talk.json")
+        expect("chat /save nowhere", 1, "chat", MODEL, stdin=f"/save {folder}/no/talk.json\n/exit\n".encode(), err="talk.json")
         expect("chat /load", 0, "chat", MODEL, stdin=f"/load {target}\n/exit\n".encode(), err="loaded 3 messages")
+        quoted = f"hello\n/save \"{folder}/a b\"\n/save '{folder}/c d' \n/save {folder}/e f\n/save {folder}/g\"\n/clear\n/load \"{folder}/a b\"\n/bye\nhello\n"
+        done = expect("chat: names in quotes, and with spaces", 0, "chat", MODEL, "--max-tokens", "2", stdin=quoted.encode(), err="loaded 2 messages")
+        tally.check("are the names", {"a b", "c d", "e f", 'g"'} <= {p.name for p in Path(folder).iterdir()}, list(Path(folder).iterdir()))
+        tally.check("/bye leaves", done and done.out.count(b"\n") == 1, done and done.out)
     expect("chat ends with its input", 0, "chat", MODEL, stdin=b"")
-    expect("chat: an unknown command goes on", 0, "chat", MODEL, "--max-tokens", "2", stdin=b"/frob\n/exit\n")
+    failures = {"an unknown command": b"/frob\n", "a message that is not UTF-8": b"\xff\n", "a file that is not there": b"/load /nowhere\n", "no file": b"/save\n", "one that is no conversation": b"/load /dev/null\n"}
+    failures["a message that is more than the context"] = b"a" * 20000 + b"\n"
+    for label, line in failures.items():
+        done = tern("chat", MODEL, "--max-tokens", "2", stdin=line + b"hello\n/exit\n")
+        tally.check(f"chat over a pipe, {label}: told once, and by the status", done.status == 1 and done.err.count("tern: error: ") == 1, done.err)
+        tally.check(f"{label}: the conversation goes on", done.out)
+    long = "a" * 20000
+    for limit in "-1", "1", "5000":
+        expect(f"a prompt beyond the context, and {limit} tokens", 1, "run", MODEL, "--raw", "-m", limit, long, err=r"a prompt of 20000 tokens, but there are 1024 positions")
+    expect("a limit beyond the context", 1, "run", MODEL, "--raw", "-m", "5000", "hi", err=r"4999 to come need .* \(a limit of -1 is as many as fit\)")
+    expect("no limit", 0, "run", MODEL, "--raw", "-m", "-1", "--ctx", "50", "hi")
+    expect("a context of -1", 2, "run", MODEL, "--ctx", "-1", "hi", err="a whole number from 1")
 
 
 def test_bench_and_ppl():

@@ -174,6 +174,27 @@ def check_foreign_names(prefix, folder):
     tally.check("bash: nothing ran", {p.name for p in here.iterdir()} == files, [p.name for p in here.iterdir()])
 
 
+def check_colons(prefix, folder):
+    """ORG/NAME:FILE is three words to bash, of which the last is completed; one where a colon breaks no words."""
+    bash = prefix / "share" / "bash-completion" / "completions" / "tern"
+    snapshot = folder / "home" / "models--org--two" / "snapshots" / ("1" * 40)
+    snapshot.mkdir(parents=True)
+    for name in "one.gguf", "the other.gguf":
+        (snapshot / name).touch()
+    env = {"PATH": f"{prefix / 'bin'}:{os.environ['PATH']}", "TERN_HOME": str(folder / "home"), "HF_HUB_CACHE": "/nowhere"}
+
+    def offered(breaks, *words):
+        return set(filter(None, sh("bash", "-c", f"COMP_WORDBREAKS='{breaks}'\n{BASH}", "bash", bash, *words, env=env, cwd=folder / "home")[1].split("\n")))
+
+    both = {"one.gguf", "the other.gguf"}
+    whole = {f"org/two:{name}" for name in both}
+    for words in ("run",), ("run", "--draft-model"):
+        tally.check(f"bash: {words} ORG/NA", offered(" =:", "tern", *words, "org/tw") == whole, offered(" =:", "tern", *words, "org/tw"))
+        tally.check(f"bash: {words} ORG/NAME:", offered(" =:", "tern", *words, "org/two", ":") == both, offered(" =:", "tern", *words, "org/two", ":"))
+        tally.check(f"bash: {words} ORG/NAME:FI", offered(" =:", "tern", *words, "org/two", ":", "o") == {"one.gguf"}, offered(" =:", "tern", *words, "org/two", ":", "o"))
+        tally.check(f"bash: {words}, no break at a colon", offered(" =", "tern", *words, "org/two:o") == {"org/two:one.gguf"}, offered(" =", "tern", *words, "org/two:o"))
+
+
 def check_shells(prefix):
     """What zsh and fish offer for --flag=VALUE, where they are installed."""
     share = prefix / "share"
@@ -255,6 +276,7 @@ def main():
         check_pages(prefix, verbs)
         check_completions(prefix, verbs)
         check_foreign_names(prefix, folder)
+        check_colons(prefix, folder)
         check_shells(prefix)
         check_uninstall(folder)
     check_examples(verbs)

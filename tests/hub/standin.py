@@ -49,6 +49,8 @@ class Fault:
     flip: bool = False  # a wrong byte
     no_ranges: bool = False  # the whole file, whatever was asked
     wrong_range: bool = False  # other bytes than were asked
+    content_range: str = ""  # this with a range, of {first}, {last} and {total}; "none": no such header
+    encoded: bool = False  # compressed, unasked
     longer: bool = False  # more bytes than are listed
     pace: float = 0  # seconds before each 64 KiB
     hold_from: int = -1  # the file's bytes from there on wait until this changes
@@ -76,6 +78,10 @@ class Repo:
     page: int = 1000
     moved_to: str = ""
     faults: dict = field(default_factory=dict)
+    older: dict = field(default_factory=dict)  # files of other commits
+
+    def at(self, commit):
+        return self.older.get(commit, self.files)
 
     def fault(self, path, fault):
         self.faults[path] = fault
@@ -225,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not repo:
             return None
         revision = "/".join(rest[1:]) or "main"
-        commit = repo.refs.get(revision, revision if revision == repo.commit else None)
+        commit = repo.refs.get(revision, revision if revision == repo.commit or revision in repo.older else None)
         if commit is None:
             return self.refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         if not rest or rest[0] == "revision":
@@ -235,16 +241,16 @@ class _Handler(BaseHTTPRequestHandler):
                     "siblings": [{"rfilename": p} for p in sorted(repo.files)]}
             return self.say(200, json.dumps(info).encode(), (), "application/json")
         if rest[0] == "tree":
-            return self.tree(repo, query)
+            return self.tree(repo, query, repo.at(commit))
         return self.say(404, b"not found")
 
-    def tree(self, repo, query):
+    def tree(self, repo, query, files):
         if isinstance(repo.listing, bytes):
             return self.say(200, repo.listing, (), "application/json")
         entries = repo.listing
         if entries is None:
-            entries = [self.entry(p, d) for p, d in sorted(repo.files.items())]
-            folders = sorted({"/".join(p.split("/")[:i]) for p in repo.files for i in range(1, p.count("/") + 1)})
+            entries = [self.entry(p, d) for p, d in sorted(files.items())]
+            folders = sorted({"/".join(p.split("/")[:i]) for p in files for i in range(1, p.count("/") + 1)})
             entries = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": f} for f in folders] + entries
         at = int(query.get("cursor", 0))
         headers = []
@@ -274,11 +280,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not repo:
             return None
         commit = repo.refs.get(commit, commit)
-        if commit != repo.commit:
+        if commit != repo.commit and commit not in repo.older:
             return self.refuse(404, "RevisionNotFound", "Invalid rev id")
-        if path not in repo.files:
+        if path not in repo.at(commit):
             return self.refuse(404, "EntryNotFound", "Entry not found")
-        data = repo.files[path]
+        data = repo.at(commit)[path]
         head = [("X-Repo-Commit", commit), ("Accept-Ranges", "bytes")]
         fault = repo.faults.get(path)
         if fault and fault.location and self.use(fault):
@@ -288,7 +294,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self.hub.lock:
             self.hub.signed += 1
             signature = self.hub.signed
-        where = f"{self.hub.content_url}/{id}/{urllib.parse.quote(path)}?signature={signature}"
+        where = f"{self.hub.content_url}/{id}/{urllib.parse.quote(path)}?signature={signature}&commit={commit}"
         head += [("X-Linked-Etag", f'"{sha256(data)}"'), ("X-Linked-Size", str(len(data))), ("ETag", f'"{git_blob(data)}"'), ("Location", where)]
         return self.say(302, b"", head)
 
@@ -302,8 +308,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.hub.used.add(query["signature"])
         if expired:
             return self.say(403, b"expired")
-        file = urllib.parse.unquote(file)
-        return self.send_bytes(repo, file, repo.files[file], [("ETag", f'"{sha256(repo.files[file])}"')])
+        data = repo.at(query.get("commit"))[urllib.parse.unquote(file)]
+        return self.send_bytes(repo, urllib.parse.unquote(file), data, [("ETag", f'"{sha256(data)}"')])
 
     def use(self, fault):
         with self.hub.lock:
@@ -332,8 +338,11 @@ class _Handler(BaseHTTPRequestHandler):
                 return self.say(416, b"", [("Content-Range", f"bytes */{total}")])
             first += f.wrong_range
             status = 206
-            headers = headers + [("Content-Range", f"bytes {first}-{last}/{total}")]
+            said = (f.content_range or "bytes {first}-{last}/{total}").format(first=first, last=last, total=total)
+            headers = headers + [("Content-Range", said)] * (said != "none")
             data = data[first : last + 1]
+        if f.encoded:
+            data, headers = gzip.compress(data), [*headers, ("Content-Encoding", "gzip")]
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)

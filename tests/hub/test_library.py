@@ -27,12 +27,15 @@ def main():
             broken = Path(folder) / "models" / "me" / "martian"
             broken.mkdir()
             (broken / "config.json").write_text('{"model_type": "martian"}')
+            for file in "tokenizer.json", "tokenizer_config.json":
+                shutil.copy(GOLDEN / "llama-4bit" / "model" / file, broken)
             shutil.copytree(GOLDEN / "llama-4bit" / "model", Path(folder) / "models" / "me" / "\udcff")
             status, body, _ = server.ask("/library")
             found = {m["id"]: m for m in body["data"]}
             llama, martian = found["me/llama"], found["me/martian"]
             tally.check("a model that came later", status == 200 and llama and llama["type"] == "llama" and llama["runs"] and llama["fits"] and llama["largest_context"] > 0 and llama["tier"] == "generic", body)
-            tally.check("one that cannot be run", not martian["runs"] and not martian["fits"], martian)
+            tally.check("one that cannot be run", not martian["runs"] and not martian["fits"] and martian["capabilities"] == [], martian)
+            tally.check("and what one that can be run can do", llama["capabilities"][:1] == ["text"], llama)
             tally.check("a name that is not UTF-8", "me/\ufffd" in found, list(found))
             tally.check("no paths", folder not in str(body), body)
             status, _, headers = server.ask("/library", {})

@@ -66,7 +66,8 @@ def test_choice(hub):
         done = home.pull("org/many", "--include", "*.gguf", "--include", "empty.txt", "--exclude", "c.*")
         tally.check("--include and --exclude", done.status == 0 and not home.whole(repo, ["a/b.gguf", "empty.txt"]), done.err)
         tally.check("bring these alone", not (home.snapshot(repo) / "config.json").exists() and not (home.snapshot(repo) / "c.gguf").exists())
-        tally.check("and it is no model for ls", tern("ls", "--json", env=home.env).out == b"[]\n")
+        listed = json.loads(tern("ls", "--json", env=home.env).out)
+        tally.check("ls lists what came, and what is wrong with it", [m["id"] for m in listed] == ["org/many"] and "a/b.gguf" in listed[0]["error"], listed)
         done = home.pull("org/many")
         tally.check("the rest joins the snapshot", done.status == 0 and not home.whole(repo, [*tiny(), "a/b.gguf"]), done.err)
         refused("nothing wanted", home.pull("org/many", "--include", "*.bin"), "none of its 8 files", "--include")
@@ -239,6 +240,11 @@ def test_final_faults(hub):
         "wrong bytes": (Fault(flip=True), ["model.safetensors", "SHA-256", "thrown away"]),
         "more bytes than listed": (Fault(longer=True), ["model.safetensors", "the hub lists"]),
         "other bytes than asked for": (Fault(wrong_range=True), ["other bytes than were asked"]),
+        "a range of nothing": (Fault(status=416), ["model.safetensors", "416"]),
+        "no Content-Range": (Fault(content_range="none"), ["other bytes than were asked"]),
+        "a Content-Range without a total": (Fault(content_range="bytes {first}-{last}/*"), ["other bytes than were asked"]),
+        "a Content-Range of another total": (Fault(content_range="bytes {first}-{last}/99999999"), ["the host has 99999999 bytes", "the hub lists"]),
+        "bytes that are compressed, unasked": (Fault(encoded=True), ["model.safetensors"]),
         "status 404 of the content": (Fault(status=404), ["model.safetensors", "404"]),
         "a redirect to a file": (Fault(location="file:///etc/passwd"), ["redirects to", "file:", "only http and https"]),
         "a redirect to gopher": (Fault(location="gopher://127.0.0.1/"), ["only http and https"]),
@@ -429,6 +435,25 @@ def test_together(hub):
         tally.check("and nothing is left over", not [p for p in home.left() if "incomplete" in p or "/.s" in p], home.left())
 
 
+def test_revisions_together(hub):
+    """Two revisions that share their weights, pulled at once: both are whole, and the weights come once."""
+    data = os.urandom(2 * PIECE)
+    files = tiny() | {"model.safetensors": data}
+    first = hub.repo("org/revs", files)
+    second = Repo("org/revs", files | {"tokenizer_config.json": files["tokenizer_config.json"] + b"\n"}, "2" * 40)
+    first.older[second.commit] = second.files
+    first.refs["v2"] = second.commit
+    first.fault("model.safetensors", Fault(pace=0.002))
+    with Home(hub) as home:
+        hub.forget()
+        processes = [start(home, f"org/revs@{name}") for name in ("main", "v2")]
+        ends = [p.communicate(timeout=DEADLINE) + (p.returncode,) for p in processes]
+        tally.check("two revisions at once", all(e[2] == 0 for e in ends) and not home.whole(first) and not home.whole(second), ends)
+        firsts = [s.headers["range"] for s in hub.asked("content", "/model.safetensors?") if "range" in s.headers]
+        tally.check("what they share comes once", len(firsts) == len(set(firsts)), firsts)
+        tally.check("each has its ref", [(home.repo(first.id) / "refs" / n).read_text() for n in ("main", "v2")] == [first.commit, second.commit])
+
+
 def test_disk(hub):
     repo = hub.repo("org/full", tiny() | {"model.safetensors": BIG})
     with tempfile.TemporaryDirectory() as folder:
@@ -463,6 +488,25 @@ def test_disk(hub):
 
 
 # ---- the cache ----
+
+
+def test_names_of_caches(hub):
+    """The places that the variables name, with whatever in their names."""
+    repo = hub.repo("org/tiny", tiny())
+    for name in "with space", "quo'te\"$x", "\udcff\udcfe", "-dash", "tail/":
+        with Home(hub) as home:
+            for variable, below in ("HF_HOME", "hub"), ("HF_HUB_CACHE", ""), ("XDG_CACHE_HOME", "huggingface/hub"):
+                base = home.folder / name / variable
+                home.env |= {"HF_HOME": "", "HF_HUB_CACHE": "", "XDG_CACHE_HOME": "", variable: f"{base}/"}
+                home.cache = base / below
+                done = home.pull("org/tiny")
+                ran = tern("logits", "org/tiny", "--ids", "1", env=home.env)
+                tally.check(f"{variable} of {name!r}", done.status == 0 and ran.status == 0 and not home.whole(repo), done.err + ran.err)
+    with Home(hub) as home:
+        home.env |= {"HOME": str(home.folder), "HF_HOME": "~/of mine", "TERN_HOME": "~/own"}
+        home.cache = home.folder / "of mine" / "hub"
+        done = home.pull("org/tiny")
+        tally.check("a ~ that no shell replaced is HOME, as huggingface_hub has it", done.status == 0 and not home.whole(repo), done.err)
 
 
 def test_links(hub):
@@ -631,7 +675,7 @@ def test_library(hub):
 
 
 TESTS = [test_plain, test_choice, test_revisions, test_pages, test_shards, test_moved, test_token, test_faults, test_final_faults, test_bad_lists,
-         test_warnings, test_resume, test_kill, test_together, test_disk, test_links, test_bar, test_run, test_library]
+         test_warnings, test_resume, test_kill, test_together, test_revisions_together, test_disk, test_names_of_caches, test_links, test_bar, test_run, test_library]
 
 
 if __name__ == "__main__":

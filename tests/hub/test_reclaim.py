@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -511,6 +512,67 @@ def test_names(hub):
             tally.check(f"{words[1]}: what an id and @REV are", b"whole id" in tern(*words).out and b"7 digits" in tern(*words).out)
 
 
+def test_nowhere(hub):
+    """What leads nowhere in snapshots/ is told of and left; everything else goes on."""
+    with Home(hub) as home:
+        old, new = two_revisions(hub, home)
+        stray = home.repo("org/two") / "blobs" / ("1" * 40)
+        stray.write_bytes(b"x" * 100)
+        odd = home.repo("org/two") / "snapshots"
+        (odd / "loop").symlink_to("loop")
+        (odd / "gone").symlink_to("nothing")
+        (odd / "file").write_text("x")
+        (home.snapshot(new) / "round").symlink_to("round")
+        done = tern("gc", "--yes", "--json", env=home.env)
+        tally.check("gc goes on", done.status == 0 and json.loads(done.out)["bytes"] == 100 and not stray.exists(), done.err)
+        tally.check("and tells of each once", all(done.err.count(f"snapshots/{name}: is no folder") == 1 for name in ("loop", "gone", "file")), done.err)
+        tally.check("which stays", (odd / "loop").is_symlink() and (odd / "gone").is_symlink() and (odd / "file").exists() and not home.whole(old) and not home.whole(new))
+        done = tern("ls", "-v", env=home.env)
+        tally.check("ls goes on", done.status == 0 and b"org/two" in done.out, done.err)
+        done = tern("rm", "org/two@v1", "--yes", env=home.env)
+        tally.check("so does rm of a revision", done.status == 0 and not home.snapshot(old).exists() and not home.whole(new), done.err)
+        done = tern("rm", "org/two@main", "--yes", env=home.env)
+        tally.check("of the last one that is any", done.status == 0 and not home.snapshot(new).exists(), done.err)
+        done = tern("rm", "org/two", "--yes", env=home.env)
+        tally.check("and of the whole repo", done.status == 0 and not home.repo("org/two").exists(), done.err)
+
+
+def test_deep(hub):
+    """Folders as deep as the hub can list them."""
+    deep = "/".join("abcdefghijklmnopqrstuvwxyz" * 4)
+    repo = hub.repo("org/deep", tiny() | {f"{deep}/x.txt": b"x"})
+    with Home(hub) as home:
+        done = home.pull("org/deep", "--include", "*")
+        tally.check("a deep repo", done.status == 0 and not home.whole(repo), done.err)
+        done = tern("gc", "--yes", env=home.env)
+        tally.check("gc goes through it", done.status == 0 and not home.whole(repo), done.err)
+        done = tern("rm", "org/deep", "--yes", env=home.env)
+        tally.check("and rm removes it", done.status == 0 and not home.repo("org/deep").exists(), done.err)
+
+
+def test_read_only(hub):
+    """A cache that others keep: gc says so, and goes on with the rest."""
+    hub.repo("org/kept", tiny())
+    with tempfile.TemporaryDirectory() as folder:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", folder], capture_output=True).returncode:
+            tally.skip("a cache that is read-only", "mount is not allowed here", 4)
+            return
+        try:
+            with Home(hub, HF_HUB_CACHE=folder) as home:
+                tally.check("pulled before", home.pull("org/kept").status == 0)
+                subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+                left = home.folder / "own" / "imports" / ".a-0123.part-99-0"
+                left.mkdir(parents=True)
+                os.utime(left, (1, 1))
+                done = tern("gc", "--yes", env=home.env)
+                tally.check("gc passes over what is read-only", done.status == 0 and f"{folder}: passed over" in done.err and not left.exists(), done.err)
+                refused("rm does not", tern("rm", "org/kept", "--yes", env=home.env), "Read-only")
+                again = [home.pull("org/kept").status, tern("logits", "org/kept", "--ids", "1", env=home.env).status]
+                tally.check("what is there is pulled and run", again == [0, 0], again)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=False)
+
+
 def test_window(hub):
     """Another tool finds a blob and links to it, and gc, which looked before that, removes the blob: a link to nothing.
     (A pull of tern's own waits for gc.) What comes of it is a download, not a broken model."""
@@ -527,7 +589,7 @@ def test_window(hub):
             tally.check(f"{name} brings it", bring(home) and not home.whole(repo), lambda: home.whole(repo))
 
 
-TESTS = [test_window, test_prepared, test_not_noted, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
+TESTS = [test_nowhere, test_deep, test_read_only, test_window, test_prepared, test_not_noted, test_notes, test_names, test_rm, test_gc, test_killed, test_places, test_plain, test_imports, test_spelling, test_busy, test_library_lock, test_ask, test_meanwhile]
 
 
 def main():

@@ -1,4 +1,5 @@
-/* http.c - see http.h. */
+/* http.c - see http.h. Transfers run on libcurl's multi interface, one at a time: its easy one looks whether it is to
+ * stop once a second while nothing comes, and Ctrl-C should not have to wait for that. */
 #include "hub/net/http.h"
 
 #include <ctype.h>
@@ -12,10 +13,11 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-enum { MOST_REDIRECTS = 10, CONNECT_SECONDS = 20, TEXT_SECONDS = 300 };
+enum { MOST_REDIRECTS = 10, CONNECT_SECONDS = 20, TEXT_SECONDS = 300, WAIT_MS = 100 };
 
 struct http {
   CURL *curl;
+  CURLM *multi; /* has the connections, which stay from request to request */
   const http_settings *settings;
   struct curl_slist *authorized; /* the header with the token; NULL: there is none */
   char problem[CURL_ERROR_SIZE];
@@ -116,12 +118,13 @@ tern_status http_open(const http_settings *s, http **out, tern_error *err)
     return err_nomem(err, "connection");
   h->settings = s;
   h->curl = curl_easy_init();
+  h->multi = curl_multi_init();
   buf header = {0};
   if (s->token)
     buf_addf(&header, "Authorization: Bearer %s", s->token);
   if (header.data)
     h->authorized = curl_slist_append(NULL, header.data);
-  bool failed = !h->curl || header.failed || (s->token && !h->authorized);
+  bool failed = !h->curl || !h->multi || header.failed || (s->token && !h->authorized);
   buf_free(&header);
   if (failed) {
     http_close(h);
@@ -136,6 +139,7 @@ void http_close(http *h)
   if (!h)
     return;
   curl_easy_cleanup(h->curl);
+  curl_multi_cleanup(h->multi);
   curl_slist_free_all(h->authorized);
   mem_free(h);
 }
@@ -240,11 +244,14 @@ static void set_options(http *h, hop *p, const char *url)
   CURL *c = h->curl;
   const http_settings *s = h->settings;
   char range[64];
-  curl_easy_reset(c); /* connections stay */
+  curl_easy_reset(c);
   curl_easy_setopt(c, CURLOPT_URL, url);
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+  curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a name that is still looked up holds nobody up */
+#endif
   curl_easy_setopt(c, CURLOPT_USERAGENT, "tern");
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->problem);
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
@@ -349,12 +356,34 @@ static bool is_refused_by_proxy(http *h, tern_error *err)
   return true;
 }
 
+/* The transfer that set_options described, to its end or to a cancellation. */
+static CURLcode transfer(http *h)
+{
+  CURLcode result = CURLE_OUT_OF_MEMORY;
+  CURLMcode code = curl_multi_add_handle(h->multi, h->curl);
+  for (int running = 1; code == CURLM_OK && running;) {
+    code = curl_multi_perform(h->multi, &running);
+    if (http_is_cancelled(h->settings)) {
+      result = CURLE_ABORTED_BY_CALLBACK;
+      break;
+    }
+    if (code == CURLM_OK && running)
+      code = curl_multi_poll(h->multi, NULL, 0, WAIT_MS, NULL);
+  }
+  int left;
+  for (const CURLMsg *m; (m = curl_multi_info_read(h->multi, &left));)
+    if (m->msg == CURLMSG_DONE)
+      result = m->data.result;
+  curl_multi_remove_handle(h->multi, h->curl);
+  return result;
+}
+
 static http_outcome perform(http *h, const char *url, hop *p)
 {
   char host[256], next[200];
   set_options(h, p, url);
   h->problem[0] = 0;
-  CURLcode code = curl_easy_perform(h->curl);
+  CURLcode code = transfer(h);
   curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &p->reply->status);
   if (code == CURLE_OK || p->enough)
     return HTTP_ANSWERED;

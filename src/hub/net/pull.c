@@ -165,8 +165,8 @@ static tern_status nothing_wanted(const hub_plan *p, const hub_files *all, const
     return err_set(
         err, TERN_E_NOT_FOUND,
         "%s: no model*.safetensors in it, but %zu .gguf file%s: tern pull %s --include '%.300s' brings %s, and "
-        "tern run takes its path",
-        p->repo.id, n, n > 1 ? "s" : "", p->repo.id, gguf, n > 1 ? "one" : "it");
+        "tern run %s answers with it",
+        p->repo.id, n, n > 1 ? "s" : "", p->repo.id, gguf, n > 1 ? "one" : "it", p->repo.id);
   for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
     if (find_end(all, foreign[i].end, &n))
       return err_set(err, TERN_E_NOT_FOUND,

@@ -37,6 +37,27 @@
 #define FAST_NAME(name) CPU_NAME(name)
 #endif
 
+/* A part's words as the kernels have them, at every width and number of vectors. */
+static void expand_tile(int bits, int nv, const fast_part *p, uint32_t *tile)
+{
+#define WIDTH(bits)                                                                                                    \
+  case bits:                                                                                                           \
+    if (nv == 2)                                                                                                       \
+      expand_part(bits, 2, p, tile);                                                                                   \
+    else                                                                                                               \
+      expand_part(bits, 1, p, tile);                                                                                   \
+    break;
+  switch (bits) {
+    WIDTH(2)
+    WIDTH(3)
+    WIDTH(4)
+    WIDTH(5)
+    WIDTH(6)
+    WIDTH(8)
+  }
+#undef WIDTH
+}
+
 enum {
   SUM_TOKENS = 192, /* whose sums wait side by side */
   SUM_FLOATS = SUM_TOKENS * TILE_VECTORS * VW,

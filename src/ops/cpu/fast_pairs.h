@@ -264,7 +264,7 @@ static void directs(int bits, int tokens, const fast_part *p, const int16_t *x, 
 /* ---- tiles ---- */
 
 /* tile[pair][nv * VW]: all pairs of a part. */
-INLINE void expand_pairs(const int bits, const int nv, const fast_part *p, uint32_t *tile)
+INLINE void expand_part(const int bits, const int nv, const fast_part *p, uint32_t *tile)
 {
   const bool split = bits == 3 || bits == 5 || bits == 6;
   const int in_word = 16 / bits;
@@ -290,26 +290,6 @@ INLINE void expand_pairs(const int bits, const int nv, const fast_part *p, uint3
       }
     }
   }
-}
-
-static void expand_tile(int bits, int nv, const fast_part *p, uint32_t *tile)
-{
-#define WIDTH(bits)                                                                                                    \
-  case bits:                                                                                                           \
-    if (nv == 2)                                                                                                       \
-      expand_pairs(bits, 2, p, tile);                                                                                  \
-    else                                                                                                               \
-      expand_pairs(bits, 1, p, tile);                                                                                  \
-    break;
-  switch (bits) {
-    WIDTH(2)
-    WIDTH(3)
-    WIDTH(4)
-    WIDTH(5)
-    WIDTH(6)
-    WIDTH(8)
-  }
-#undef WIDTH
 }
 
 /* out[token][nv * VW], as direct has it, from a tile. */

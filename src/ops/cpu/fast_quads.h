@@ -255,7 +255,7 @@ static void directs(int bits, int tokens, const fast_part *p, const int16_t *x, 
 /* ---- tiles ---- */
 
 /* tile[quad][nv * VW]: all quads of a part. */
-INLINE void expand_quads(const int bits, const int nv, const fast_part *p, uint32_t *tile)
+INLINE void expand_part(const int bits, const int nv, const fast_part *p, uint32_t *tile)
 {
   for (int g = 0; g < p->groups; g++) {
     const uint8_t *unit = p->words + g * p->word_step;
@@ -269,26 +269,6 @@ INLINE void expand_quads(const int bits, const int nv, const fast_part *p, uint3
       }
     }
   }
-}
-
-static void expand_tile(int bits, int nv, const fast_part *p, uint32_t *tile)
-{
-#define WIDTH(bits)                                                                                                    \
-  case bits:                                                                                                           \
-    if (nv == 2)                                                                                                       \
-      expand_quads(bits, 2, p, tile);                                                                                  \
-    else                                                                                                               \
-      expand_quads(bits, 1, p, tile);                                                                                  \
-    break;
-  switch (bits) {
-    WIDTH(2)
-    WIDTH(3)
-    WIDTH(4)
-    WIDTH(5)
-    WIDTH(6)
-    WIDTH(8)
-  }
-#undef WIDTH
 }
 
 /* out[token][nv * VW], as direct has it, from a tile. Four quads of codes at a time, as a register of inputs has. */
@@ -355,7 +335,7 @@ QUAD_PRODUCTS(2)
 QUAD_PRODUCTS(3)
 QUAD_PRODUCTS(4)
 
-/* Parts of all tokens. expand_tile has fetched the words of the next part. */
+/* Parts of all tokens. expand_part has fetched the words of the next part. */
 static void tile_products(int tokens, int nv, const uint32_t *tile, const fast_part *p, const int16_t *x,
                           const float *sums, const uint8_t *ahead, float *out)
 {
