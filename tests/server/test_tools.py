@@ -223,11 +223,11 @@ def refused(s, path, name, body, words=()):
 
 
 def test_refused(s):
-    for value in ("required", "any", {"type": "function", "function": {"name": "ping"}}, 3):
-        refused(s, CHAT, "tool_choice", chat("x", tools=TOOLS, tool_choice=value), ["constrained"])
+    for value in ("any", {"type": "function", "function": {"name": "pong"}}, 3):
+        refused(s, CHAT, "tool_choice", chat("x", tools=TOOLS, tool_choice=value))
     for value in ({}, "x", [1], [{"type": "web_search"}], [{"type": "function"}], [{"type": "function", "function": {"name": ""}}], [{"type": "function", "function": {"name": "f", "parameters": 3}}]):
         refused(s, CHAT, "tools", chat("x", tools=value))
-    refused(s, CHAT, "tools", chat("x", tools=[{"type": "function", "function": {**FUNCTIONS[1], "strict": True}}]), ["strict"])
+    refused(s, CHAT, "tools", chat("x", tools=[{"type": "function", "function": {**FUNCTIONS[1], "strict": 1}}]), ["strict"])
     refused(s, CHAT, "parallel_tool_calls", chat("x", tools=TOOLS, parallel_tool_calls=1))
     refused(s, CHAT, "reasoning_effort", chat("x", reasoning_effort=3))
     refused(s, CHAT, "functions", chat("x", functions=FUNCTIONS))
@@ -239,7 +239,7 @@ def test_refused(s):
     def ant(**fields):
         return {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **fields}
 
-    for value in ({"type": "any"}, {"type": "tool", "name": "ping"}, {"type": "auto", "x": 1}, "auto", {"type": "auto", "disable_parallel_tool_use": 1}):
+    for value in ({"type": "all"}, {"type": "tool", "name": "pong"}, {"type": "auto", "x": 1}, "auto", {"type": "auto", "disable_parallel_tool_use": 1}):
         refused(s, MESSAGES, "tool_choice", ant(tools=ANTHROPIC_TOOLS, tool_choice=value))
     for value in (3, [{"name": "f"}], [{"type": "web_search_20250305", "name": "web_search"}], [{"name": "f", "input_schema": {}, "x": 1}]):
         refused(s, MESSAGES, "tools", ant(tools=value))
