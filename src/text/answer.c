@@ -24,7 +24,7 @@ void answer_emit_space(grammar *g, int most)
 }
 
 typedef struct answer_rules {
-  uint32_t until;      /* the end of reasoning */
+  uint32_t until; /* the end of reasoning */
   uint32_t value;
   uint32_t block, all; /* of calls */
   uint32_t text;       /* with calls and reasoning in it */

@@ -1,5 +1,5 @@
-/* answer.h - what an answer may be, as one grammar (grammar.h): a JSON value, calls of tools, either of them, or text in
- * which calls may stand; and reasoning before it.
+/* answer.h - what an answer may be, as one grammar (grammar.h): a JSON value, calls of tools, either of them, or text
+ * in which calls may stand; and reasoning before it.
  *
  * Calls are written as the model's format has them (calls.h), by the forms that its readers take and models write. A
  * call names one of the tools, and its arguments are what the tool's schema lets through, by the rules of schema.h.

@@ -20,8 +20,8 @@ typedef enum call_id {
   ID_LETTERS, /* nine, as mistral's templates take them */
 } call_id;
 
-/* A call is {name_key: NAME, arguments_key: ARGUMENTS}, or, name_key NULL, before NAME behind ID behind_id ARGUMENTS end,
- * where ID and what follows it may be missing. */
+/* A call is {name_key: NAME, arguments_key: ARGUMENTS}, or, name_key NULL, before NAME behind ID behind_id ARGUMENTS
+ * end, where ID and what follows it may be missing, or before NAME behind and what `members` says. */
 typedef struct call_form {
   const char *format;
   call_block block;
@@ -31,7 +31,29 @@ typedef struct call_form {
   call_id id;
   const char *tag;     /* that may stand before all calls; NULL: none */
   const char *between; /* calls of one block; NULL: nothing but blanks */
+  const member_form *members;
 } call_form;
+
+static const member_form qwen_members = {.argument = "<parameter=",
+                                         .opens = ">\n",
+                                         .line_end = "\n",
+                                         .value_end = "</parameter>",
+                                         .end = "</function>",
+                                         .nulls = {"null"},
+                                         .n_nulls = 1};
+static const member_form minimax_members = {.argument = "<parameter name=\"",
+                                            .opens = "\">",
+                                            .line_end = "",
+                                            .value_end = "</parameter>",
+                                            .end = "</invoke>",
+                                            .nulls = {"null", "none", "nil"},
+                                            .n_nulls = 3};
+static const member_form glm_members = {.argument = "<arg_key>",
+                                        .opens = "</arg_key>\n<arg_value>",
+                                        .line_end = "",
+                                        .value_end = "</arg_value>",
+                                        .end = "",
+                                        .guesses = true};
 
 static const call_form forms[] = {
     {.format = "json_tools", .block = BLOCK_EACH, .name_key = "name", .arguments_key = "arguments"},
@@ -81,6 +103,14 @@ static const call_form forms[] = {
      .before = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
      .behind = "\n```json\n",
      .end = "\n```<｜tool▁call▁end｜>"},
+    {.format = "qwen3_coder", .block = BLOCK_EACH, .before = "<function=", .behind = ">\n", .members = &qwen_members},
+    {.format = "seed_oss", .block = BLOCK_EACH, .before = "<function=", .behind = ">\n", .members = &qwen_members},
+    {.format = "minimax_m2",
+     .block = BLOCK_MANY,
+     .before = "<invoke name=\"",
+     .behind = "\">\n",
+     .members = &minimax_members},
+    {.format = "glm47", .block = BLOCK_EACH, .before = "", .behind = "\n", .members = &glm_members},
 };
 enum { FORMS = sizeof forms / sizeof *forms, BLANKS = 2 };
 
@@ -102,6 +132,12 @@ static bool has(const char *marker, const char *text, size_t n)
   return marker && memmem(marker, strlen(marker), text, n);
 }
 
+static bool members_have(const member_form *w, const char *text, size_t n)
+{
+  return w &&
+         (has(w->argument, text, n) || has(w->opens, text, n) || has(w->value_end, text, n) || has(w->end, text, n));
+}
+
 bool answer_is_marker(const char *text, size_t n)
 {
   const calls_format *f;
@@ -110,7 +146,7 @@ bool answer_is_marker(const char *text, size_t n)
     is = answer_has_calls(f) && (has(f->start, text, n) || has(f->end, text, n) || has(f->bare_start, text, n));
   for (size_t i = 0; n && !is && i < FORMS; i++)
     is = has(forms[i].before, text, n) || has(forms[i].behind, text, n) || has(forms[i].behind_id, text, n) ||
-         has(forms[i].end, text, n) || has(forms[i].tag, text, n);
+         has(forms[i].end, text, n) || has(forms[i].tag, text, n) || members_have(forms[i].members, text, n);
   return is;
 }
 
@@ -127,7 +163,7 @@ bool calls_open_ended(const calls_format *f)
 typedef struct emitter {
   schema_compiler *c;
   const answer_form *form;
-  uint32_t *arguments; /* [n_tools]: rules */
+  uint32_t *arguments; /* [n_tools]: rules; of what is between tags with the call's end */
   tern_error *err;
 } emitter;
 
@@ -189,8 +225,23 @@ static tern_status is_object(const json_t *root, const json_t *schema, int depth
     return TERN_OK;
   }
   *is = type ? !strcmp(type, "object")
-             : !json_object_get(schema, "type") && (json_object_get(schema, "properties") ||
-                                                    json_object_get(schema, "additionalProperties"));
+             : !json_object_get(schema, "type") &&
+                   (json_object_get(schema, "properties") || json_object_get(schema, "additionalProperties"));
+  return TERN_OK;
+}
+
+/* Between tags each argument has its own schema; what may be anything has none. */
+static tern_status emit_members(emitter *e, const member_form *w)
+{
+  for (size_t i = 0; i < e->form->n_tools; i++) {
+    const answer_tool *t = &e->form->tools[i];
+    schema_root *root = arena_alloc(&e->c->memory, sizeof *root);
+    if (!root)
+      return err_nomem(e->err, "schema");
+    *root = (schema_root){t->schema, t->place};
+    gram_begin(e->c->g, e->arguments[i]);
+    TRY(members_emit(e->c, w, root, e->err));
+  }
   return TERN_OK;
 }
 
@@ -310,6 +361,7 @@ static tern_status check_name(const emitter *e, const char *name)
   return TERN_OK;
 }
 
+/* Names, and what follows each. */
 static tern_status emit_headed(emitter *e, const call_form *w)
 {
   grammar *g = e->c->g;
@@ -326,7 +378,7 @@ static tern_status emit_headed(emitter *e, const call_form *w)
     gram_call(g, e->arguments[i]);
   }
   gram_join(g, &a);
-  word(e, w->end);
+  word(e, w->end ? w->end : "");
   return TERN_OK;
 }
 
@@ -410,14 +462,19 @@ tern_status calls_emit(schema_compiler *c, const answer_form *form, uint32_t blo
   e.arguments = arena_zalloc(&c->memory, (form->n_tools + 1) * sizeof *e.arguments);
   if (!e.arguments)
     return err_nomem(err, "schema");
-  for (size_t i = 0; i < form->n_tools; i++)
-    TRY(add_arguments(&e, i));
   for (size_t i = 0; i < FORMS; i++)
     if (is_of(&forms[i], form->calls)) {
       own[n] = &forms[i];
       each |= forms[i].block == BLOCK_EACH;
       calls[n++] = gram_rule(c->g);
     }
+  const member_form *members = own[0]->members; /* a format with tags has one form */
+  c->no_angle = members && !form->value; /* JSON that is the answer is not to suffer from what tags may not have */
+  for (size_t i = 0; i < form->n_tools; i++)
+    if (members)
+      e.arguments[i] = gram_rule(c->g);
+    else
+      TRY(add_arguments(&e, i));
   gram_begin(c->g, block);
   for (size_t i = 0; i < n; i++) {
     gram_branch(c->g, &a, i + 1 < n);
@@ -427,5 +484,5 @@ tern_status calls_emit(schema_compiler *c, const answer_form *form, uint32_t blo
   emit_all(&e, block, all, each);
   for (size_t i = 0; i < n; i++)
     TRY(emit_call(&e, own[i], calls[i]));
-  return TERN_OK;
+  return members ? emit_members(&e, members) : TERN_OK;
 }

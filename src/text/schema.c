@@ -95,7 +95,7 @@ static tern_status check_keywords(const schema_item *at, unsigned *all, tern_err
 
 /* ---- the list of schemas ---- */
 
-static const char *make_path(schema_compiler *c, const char *base, const char *key, const char *name)
+const char *schema_path(schema_compiler *c, const char *base, const char *key, const char *name)
 {
   size_t length = strlen(base) + strlen(key) + (name ? strlen(name) : 0) + 3;
   if (length > MOST_PATH)
@@ -127,10 +127,15 @@ static uint32_t rule_of(schema_compiler *c, const json_t *schema, const char *pa
   return rule;
 }
 
-uint32_t schema_add_member(schema_compiler *c, const schema_item *at, const json_t *schema, const char *key,
-                           const char *name)
+static uint32_t member_rule(schema_compiler *c, const schema_item *at, const json_t *schema, const char *key,
+                            const char *name)
 {
-  return rule_of(c, schema, make_path(c, at->path, key, name), at->of);
+  return rule_of(c, schema, schema_path(c, at->path, key, name), at->of);
+}
+
+uint32_t schema_add_at(schema_compiler *c, const schema_item *at)
+{
+  return rule_of(c, at->schema, at->path, at->of);
 }
 
 uint32_t schema_add(schema_compiler *c, const schema_root *root)
@@ -168,7 +173,7 @@ static tern_status emit_ref(schema_compiler *c, const schema_item *at, tern_erro
   for (size_t i = 0; i < n; i++)
     path[i] = ref[skip + i] == '/' ? '.' : ref[skip + i];
   path[n] = '\0';
-  schema_leave(c, rule_of(c, target, make_path(c, at->of->place, path, NULL), at->of));
+  schema_leave(c, rule_of(c, target, schema_path(c, at->of->place, path, NULL), at->of));
   return TERN_OK;
 }
 
@@ -186,7 +191,7 @@ static tern_status emit_any_of(schema_compiler *c, const schema_item *at, const 
   for (size_t i = 0; i < n && !c->g->over; i++) {
     snprintf(number, sizeof number, "%zu", i);
     gram_branch(c->g, &a, i + 1 < n);
-    schema_leave(c, schema_add_member(c, at, json_array_get(list, i), key, number));
+    schema_leave(c, member_rule(c, at, json_array_get(list, i), key, number));
   }
   gram_join(c->g, &a);
   return TERN_OK;
@@ -327,7 +332,7 @@ static tern_status plan_list(schema_compiler *c, const schema_item *at, list_pla
     return schema_wrong(at, "items", "a list: call it prefixItems", err);
   TRY(schema_read_count(at, "minItems", 0, &p->least, err));
   TRY(schema_read_count(at, "maxItems", -1, &p->most, err));
-  p->item = items ? schema_add_member(c, at, items, "items", NULL) : c->rules[RULE_VALUE];
+  p->item = items ? member_rule(c, at, items, "items", NULL) : c->rules[RULE_VALUE];
   return TERN_OK;
 }
 
@@ -337,7 +342,7 @@ static uint32_t item_rule(schema_compiler *c, const schema_item *at, const list_
   if (i >= json_array_size(p->prefix))
     return p->item;
   snprintf(number, sizeof number, "%zu", i);
-  return schema_add_member(c, at, json_array_get(p->prefix, i), "prefixItems", number);
+  return member_rule(c, at, json_array_get(p->prefix, i), "prefixItems", number);
 }
 
 /* A rule for each number of items that stand already, as long as numbers tell something. */
@@ -456,8 +461,8 @@ static uint32_t value_rule(schema_compiler *c, const schema_item *at, const obje
 {
   const json_t *own = name ? json_object_get(p->properties, name) : NULL;
   if (own)
-    return schema_add_member(c, at, own, "properties", name);
-  return p->others ? schema_add_member(c, at, p->others, "additionalProperties", NULL) : c->rules[RULE_VALUE];
+    return member_rule(c, at, own, "properties", name);
+  return p->others ? member_rule(c, at, p->others, "additionalProperties", NULL) : c->rules[RULE_VALUE];
 }
 
 /* The rules of the members: pairs[i] is "name": value. */

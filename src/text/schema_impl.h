@@ -37,7 +37,8 @@ typedef struct schema_compiler {
   schema_item *items; /* [n]; the first `done` have their code */
   size_t n, capacity, done;
   uint32_t rules[SCHEMA_RULES];
-  arena memory; /* of paths */
+  bool no_angle; /* strings have no "<" but as an escape: a tag ends what the value stands in */
+  arena memory;  /* of paths */
 } schema_compiler;
 
 /* The error of a keyword: its path and what is wrong with it. */
@@ -49,9 +50,10 @@ static inline tern_status schema_wrong(const schema_item *at, const char *key, c
 /* schema.c: all but strings and numbers. The rule of a whole schema, whose code comes with schema_emit_items; `root`
  * stays until then. */
 uint32_t schema_add(schema_compiler *c, const schema_root *root);
-/* The rule of a schema within another one, of which `key` and `name` (or NULL) are the path. */
-uint32_t schema_add_member(schema_compiler *c, const schema_item *at, const json_t *schema, const char *key,
-                           const char *name);
+/* The same schema again, as it stands. */
+uint32_t schema_add_at(schema_compiler *c, const schema_item *at);
+/* base.key.name, in the compiler's memory. */
+const char *schema_path(schema_compiler *c, const char *base, const char *key, const char *name);
 tern_status schema_emit_items(schema_compiler *c, tern_error *err);
 /* A colon, and a blank or none. */
 void schema_emit_colon(schema_compiler *c);
@@ -90,6 +92,9 @@ typedef struct schema_marker {
 /* Anything up to the end of the first of n markers, then on with its rule; `ends`: or back at any place before. With
  * its return. */
 void schema_emit_text(schema_compiler *c, const schema_marker *markers, size_t n, bool ends);
+/* Text up to the end of the marker, which is ASCII, that is none of n words, blanks around it and the case of its
+ * letters aside. Words have at most eight letters, and there are at most four. With its return. */
+void schema_emit_text_but(schema_compiler *c, const char *marker, const char *const *words, size_t n);
 
 /* schema_pattern.c: a string that the regular expression is found in, with its return. Returns why it is refused; NULL:
  * it is not. */

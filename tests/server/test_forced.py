@@ -40,10 +40,14 @@ FUNCTIONS = [
 SCHEMAS = {f["name"]: f.get("parameters", {"type": "object", "properties": {}, "additionalProperties": False}) for f in FUNCTIONS}
 TOOLS = [{"type": "function", "function": f} for f in FUNCTIONS]
 FLAT = [{"type": "function", **f} for f in FUNCTIONS]
+# Where strings are written as they are, up to a tag, random weights do not find their end.
+CITIES = {**PLACE, "properties": {**PLACE["properties"], "city": {"type": "string", "enum": ["Rome", "Oslo"]}}}
+TAGGED_TOOLS = [{"type": "function", "function": {**f, "parameters": CITIES} if f["name"] == "get_weather" else f} for f in FUNCTIONS]
 ANTHROPIC_TOOLS = [{"name": f["name"], "input_schema": SCHEMAS[f["name"]]} for f in FUNCTIONS]
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
 TEMPLATE = "{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}{# enable_thinking #}"
 FORMATS = ["json_tools", "hermes", "cohere", "nemotron", "granite", "mistral", "kimi_k2", "deepseek_v31", "llama3_json"]
+TAGGED = ["qwen3_coder", "seed_oss", "minimax_m2", "glm47"]
 VALUE = {"type": "object", "properties": {"ok": {"type": "boolean"}, "n": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["ok"]}
 FORM = {"type": "json_schema", "json_schema": {"name": "v", "schema": VALUE}}
 
@@ -101,14 +105,14 @@ def told(message):
     return message.get("content") or "", calls_of(message)
 
 
-def test_format(s, name):
+def test_format(s, name, tools=TOOLS):
     ended = many = 0
     for seed in range(10):
-        draw = {"seed": seed, "temperature": 1.0 if seed else 0, "tool_choice": "required"}
+        draw = {"seed": seed, "temperature": 1.0 if seed else 0, "tool_choice": "required", "tools": tools}
         message, finish = content(ask(s, **draw))
         many += len(calls_of(message)) > 1
         tally.check(f"{name} {seed}", good(message, finish), f"{finish} {message}")
-        streamed, why = gathered(s.stream(CHAT, chat("Hello", max_tokens=LONG, tools=TOOLS, **draw)))
+        streamed, why = gathered(s.stream(CHAT, chat("Hello", max_tokens=LONG, **draw)))
         tally.check(f"{name} {seed}: streamed", told(streamed) == told(message) and why == finish, f"{streamed} {message}")
         message, finish = content(ask(s, **{**draw, "tool_choice": NAMED}))
         tally.check(f"{name} {seed}: named", good(message, finish, ["get_weather"]), f"{finish} {message}")
@@ -182,10 +186,10 @@ def test_cut(s):
     tally.check("cut: some were", seen["length"] > 3, seen)
 
 
-def test_form(s, name):
+def test_form(s, name, tools=TOOLS):
     """An answer of the form, or calls: some of each, as the seed has it."""
     kinds = set()
-    tools = [{"type": "function", "function": {**f, "strict": True}} for f in FUNCTIONS]
+    tools = [{"type": "function", "function": {**t["function"], "strict": True}} for t in tools]
     for seed in range(24):
         message, finish = content(ask(s, tools=tools, response_format=FORM, seed=seed, temperature=1))
         calls = calls_of(message)
@@ -198,11 +202,11 @@ def test_form(s, name):
         v = json.loads(message["content"])
         tally.check(f"{name} form {seed}", finish == "stop" and type(v["ok"]) is bool and set(v) <= {"ok", "n"} and 0 <= v.get("n", 0) <= 9, message)
     tally.check(f"{name} form: values", "stop" in kinds, kinds)
-    got = s.ask(OLLAMA, {"messages": [{"role": "user", "content": "Hello"}], "stream": False, "tools": TOOLS, "format": VALUE, "options": {"num_predict": LONG, "seed": 1, "temperature": 1}})[1]["message"]
+    got = s.ask(OLLAMA, {"messages": [{"role": "user", "content": "Hello"}], "stream": False, "tools": tools, "format": VALUE, "options": {"num_predict": LONG, "seed": 1, "temperature": 1}})[1]["message"]
     tally.check(f"{name} form: ollama", got.get("tool_calls") or type(json.loads(got["content"])["ok"]) is bool, got)
-    message, finish = content(ask(s, response_format=FORM, tool_choice="required", seed=1, temperature=1))
+    message, finish = content(ask(s, tools=tools, response_format=FORM, tool_choice="required", seed=1, temperature=1))
     tally.check(f"{name} form: forced", good(message, finish), message)
-    message, finish = content(ask(s, response_format=FORM, tool_choice="none", seed=1, temperature=1))
+    message, finish = content(ask(s, tools=tools, response_format=FORM, tool_choice="none", seed=1, temperature=1))
     tally.check(f"{name} form: none", finish == "stop" and type(json.loads(message["content"])["ok"]) is bool, message)
 
 
@@ -252,7 +256,7 @@ def test_guesses(model):
 
 
 def test_unsupported(model):
-    for parser, words in (("harmony", "harmony"), ("longcat", "longcat")):
+    for parser, words in (("harmony", "harmony"), ("longcat", "longcat"), ("pythonic", "pythonic")):
         with Server(model, "--chat-template", TEMPLATE, "--tool-parser", parser) as s:
             refused(s, CHAT, "tool_choice", chat("x", tools=TOOLS, tool_choice="required"), ["tool_choice", words])
             tally.check(f"{parser}: auto", s.ask(CHAT, chat("x", tools=TOOLS, max_tokens=2))[0] == 200)
@@ -302,6 +306,17 @@ def test_scripted(folder):
         tally.check("form: a call", called == thought, called)
         tags = s.ask(CHAT, chat("§value", max_tokens=300, tools=TOOLS, tool_choice="required"))[1]["choices"][0]
         tally.check("forced: no value", tags["finish_reason"] == "length" or calls_of(tags["message"]), tags)
+
+
+def test_tags(folder):
+    """A string goes up to its tag, whatever is in it."""
+    text = "<tool_call>\n<function=get_weather>\n<parameter=city>\na <b> </tool_call> c\n</parameter>\n<parameter=days>\n4\n</parameter>\n</function>\n</tool_call>"
+    function = {"name": "get_weather", "strict": True, "parameters": {**PLACE, "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}
+    model = make_model(Path(folder) / "tags", "{# <tool_call>\\n<function= #}{{ tools }}{{ messages[-1].content }}", {"§one": "So: " + text, "§two": text})
+    with Server(model) as s:
+        for word, fields, content in (("§one", {}, "So: "), ("§two", {"tool_choice": "required"}, None)):
+            got = s.ask(CHAT, chat(word, max_tokens=300, tools=[{"type": "function", "function": function}], **fields))[1]["choices"][0]
+            tally.check(f"tags {word}", (got["message"]["content"], calls_of(got["message"])) == (content, [("get_weather", {"city": "a <b> </tool_call> c", "days": 4})]), got)
 
 
 def test_packages(s):
@@ -354,6 +369,12 @@ def main():
                     test(s)
             if name in ("json_tools", "mistral"):
                 test_form(s, name)
+    for name in TAGGED:
+        with Server(llama, "--chat-template", TEMPLATE, "--tool-parser", name) as s:
+            many += test_format(s, name, TAGGED_TOOLS)
+            if name == "qwen3_coder":
+                test_form(s, name, TAGGED_TOOLS)
+                refused(s, CHAT, "tools", chat("x", tools=TOOLS, tool_choice="required"), ["tools[0].function.parameters.properties.city"])
     with Server(gemma, "--chat-template", TEMPLATE, "--tool-parser", "json_tools") as s:
         test_format(s, "gemma3")
     tally.check("some are several calls", many > 10, many)
@@ -361,6 +382,7 @@ def main():
     test_unsupported(llama)
     with tempfile.TemporaryDirectory() as folder:
         test_scripted(folder)
+        test_tags(folder)
     return tally.close()
 
 

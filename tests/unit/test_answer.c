@@ -28,6 +28,12 @@ static const char weather[] =
     "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\", \"maxLength\": 4}, \"days\": {\"type\": "
     "\"integer\", \"minimum\": 1, \"maximum\": 14}, \"unit\": {\"type\": \"string\", \"enum\": [\"C\", \"F\"]}}, "
     "\"required\": [\"city\"]}";
+/* Of formats that write strings as they are, whose length they cannot bound. */
+static const char tagged[] =
+    "{\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\", \"enum\": [\"Rome\", \"Bonn\"]}, "
+    "\"days\": "
+    "{\"type\": \"integer\", \"minimum\": 1, \"maximum\": 14}, \"unit\": {\"type\": \"string\", \"enum\": [\"C\", "
+    "\"F\"]}}, \"required\": [\"city\"], \"additionalProperties\": false}";
 static const char tools_text[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"look\", \"parameters\": %s}}, {\"type\": \"function\", "
     "\"function\": {\"name\": \"ping\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}}]";
@@ -43,9 +49,13 @@ typedef struct fixture {
 static void open_fixture(fixture *f, const char *format)
 {
   char text[1024];
-  *f = (fixture){.schema = json_loads(weather, 0, NULL)};
+  static const char *const tags[] = {"qwen3_coder", "seed_oss", "minimax_m2", "glm47"};
+  const char *schema = weather;
+  for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+    schema = strcmp(tags[i], format) ? schema : tagged;
+  *f = (fixture){.schema = json_loads(schema, 0, NULL)};
   f->nothing = json_loads("{\"type\": \"object\", \"properties\": {}}", 0, NULL);
-  snprintf(text, sizeof text, tools_text, weather);
+  snprintf(text, sizeof text, tools_text, schema);
   f->tools = json_loads(text, 0, NULL);
   assert_true(f->schema && f->nothing && f->tools);
   f->list[0] = (answer_tool){"look", f->schema, "tools[0].parameters"};
@@ -98,7 +108,8 @@ static const struct {
     {"hermes", "<tool_call>{\"name\":\"look\",\"arguments\":{\"city\":\"</to\"}}</tool_call>",
      "<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call><tool_call>\n{\"name\": \"ping\", "
      "\"arguments\": {}}\n</tool_call>\n"},
-    {"cohere", "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"ping\", \"parameters\": {}}\n]<|END_ACTION|>",
+    {"cohere",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"ping\", \"parameters\": {}}\n]<|END_ACTION|>",
      "<|START_ACTION|>[\n    {\"tool_name\": \"ping\", \"parameters\": {}},\n    {\"tool_call_id\": \"1\", "
      "\"tool_name\": \"look\", \"parameters\": {\"city\": \"Rome\"}}\n]<|END_ACTION|>"},
     {"nemotron", "<TOOLCALL>[{\"name\": \"ping\", \"arguments\": {}}]</TOOLCALL>",
@@ -115,17 +126,33 @@ static const struct {
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.ping:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
      "<|tool_call_begin|>functions.look:12<|tool_call_argument_begin|>{\"city\": \"Bonn\"}<|tool_call_end|>"
      "<|tool_calls_section_end|>"},
-    {"deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>ping<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    {"deepseek_v31",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>ping<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜>"
      "<｜tool▁call▁begin｜>ping<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
     {"deepseek_v31",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>ping\n```json\n{}\n```<｜tool▁call▁end｜>"
      "<｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>look\n```json\n{\"city\": "
-     "\"Bonn\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>ping\n```json\n{}\n```<｜tool▁call▁end｜>"
+     "\"Bonn\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>ping\n```json\n{}\n```<"
+     "｜tool▁call▁end｜>"
      "<｜tool▁calls▁end｜>"},
     {"llama3_json", "{\"name\": \"ping\", \"parameters\": {}}",
-     "<|python_tag|>{\"name\": \"look\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"ping\", \"parameters\": {}}"},
+     "<|python_tag|>{\"name\": \"look\", \"parameters\": {\"city\": \"Rome\"}}; {\"name\": \"ping\", \"parameters\": "
+     "{}}"},
+    {"qwen3_coder", "<tool_call>\n<function=ping>\n</function>\n</tool_call>",
+     "<tool_call>\n<function=look>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</"
+     "function>\n"
+     "</tool_call>\n<tool_call>\n<function=ping>\n</function>\n</tool_call>"},
+    {"seed_oss", "<seed:tool_call>\n<function=ping>\n</function>\n</seed:tool_call>",
+     "<seed:tool_call>\n<function=look>\n<parameter=city>\nRome\n</parameter>\n</function>\n</seed:tool_call>\n"
+     "<seed:tool_call>\n<function=ping>\n</function>\n</seed:tool_call>"},
+    {"minimax_m2", "<minimax:tool_call>\n<invoke name=\"ping\">\n</invoke>\n</minimax:tool_call>",
+     "<minimax:tool_call>\n<invoke name=\"look\">\n<parameter name=\"city\">Rome</parameter>\n<parameter "
+     "name=\"days\">14</parameter>\n</invoke>\n<invoke name=\"ping\">\n</invoke>\n</minimax:tool_call>"},
+    {"glm47", "<tool_call>ping\n</tool_call>",
+     "<tool_call>look\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>\n"
+     "<arg_value>9</arg_value>\n</tool_call>\n<tool_call>ping\n</tool_call>"},
 };
 enum { WRITTEN = sizeof written / sizeof *written };
 
@@ -209,8 +236,8 @@ static void calls_in_text(void **state)
   f.form.text = true;
   f.form.again = "<think>";
   for (int opened = 0; opened < 2; opened++) {
-    static const char *const around[] = {"%s", "I <tool_cal look. %s", "ü<<tool_<%s And?", "%s<think><tool_call>{</think>x",
-                                         "<tool<think></thin</think>%s"};
+    static const char *const around[] = {"%s", "I <tool_cal look. %s", "ü<<tool_<%s And?",
+                                         "%s<think><tool_call>{</think>x", "<tool<think></thin</think>%s"};
     f.form.frame = (schema_frame){opened ? NULL : "<think>", "</think>"};
     compile(&f);
     for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
@@ -258,7 +285,7 @@ static bool is_call(const fixture *f, const tool_call *c)
   const char *city = json_string_value(json_object_get(a, "city"));
   json_t *days = json_object_get(a, "days");
   const char *unit = json_string_value(json_object_get(a, "unit"));
-  bool known = json_object_size(a) == (size_t)!!city + (size_t)!!days + (size_t)!!unit;
+  bool known = json_object_size(a) == (size_t) !!city + (size_t) !!days + (size_t) !!unit;
   bool look = !strcmp(c->name, "look") && city && known &&
               (!days || (json_is_integer(days) && json_integer_value(days) >= 1 && json_integer_value(days) <= 14)) &&
               (!unit || !strcmp(unit, "C") || !strcmp(unit, "F"));
@@ -318,6 +345,53 @@ static void walks_are_calls(void **state)
   }
 }
 
+/* Strings that are written as they are, and what the reader takes for null. */
+static void raw_strings(void **state)
+{
+  static const struct {
+    const char *format, *before, *after;
+  } forms[] = {
+      {"qwen3_coder", "<tool_call>\n<function=look>\n<parameter=s>\n", "\n</parameter>\n</function>\n</tool_call>"},
+      {"minimax_m2", "<minimax:tool_call>\n<invoke name=\"look\">\n<parameter name=\"s\">",
+       "</parameter>\n</invoke>\n</minimax:tool_call>"},
+      {"glm47", "<tool_call>look\n<arg_key>s</arg_key>\n<arg_value>", "</arg_value>\n</tool_call>"}};
+  static const struct {
+    const char *text;
+    bool qwen, minimax, glm;
+  } texts[] = {
+      {"New York", true, true, true},       {"", true, true, true},      {"null", false, false, true},
+      {" NULL\n", false, false, true},      {"none", true, false, true}, {"nothing", true, true, true},
+      {"nullable", true, true, true},       {"nul", true, true, true},   {"a < b </para> </p", true, true, true},
+      {"</tool_call> ü", true, true, true}, {"nü", true, true, true},    {"n</function>", true, true, true}};
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    fixture f;
+    open_fixture(&f, forms[i].format);
+    json_t *schema = json_loads("{\"properties\": {\"s\": {\"type\": \"string\"}}, \"required\": [\"s\"]}", 0, NULL);
+    f.list[0].schema = schema;
+    json_object_set(json_object_get(json_array_get(f.tools, 0), "function"), "parameters", schema);
+    compile(&f);
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+      buf text = {0};
+      buf_adds(&text, forms[i].before);
+      buf_adds(&text, texts[k].text);
+      buf_adds(&text, forms[i].after);
+      expect(&f, i == 0 ? texts[k].qwen : i == 1 ? texts[k].minimax : texts[k].glm, text.data);
+      call_list list = {0};
+      const char *start = f.form.calls->start, *end = f.form.calls->end;
+      bool read = calls_read(f.form.calls, text.data + strlen(start), text.length - strlen(start) - strlen(end),
+                             f.tools, &list);
+      json_t *arguments = read ? json_loads(list.at[0].arguments, 0, NULL) : NULL;
+      assert_true(!takes(&f, text.data) || json_is_string(json_object_get(arguments, "s")));
+      json_decref(arguments);
+      calls_clear(&list);
+      buf_free(&text);
+    }
+    close_fixture(&f);
+    json_decref(schema);
+  }
+}
+
 /* ---- what is refused ---- */
 
 static void refusals(void **state)
@@ -331,6 +405,17 @@ static void refusals(void **state)
       {"llama3_json", "{}", true, false, "llama3_json have no marker"},
       {"llama3_json", "{}", false, true, "llama3_json have no marker"},
       {"json_tools", "{\"type\": \"string\"}", false, false, "tools[0].parameters: arguments are an object"},
+      {"qwen3_coder", "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": 3}}}", false, false,
+       "tools[0].parameters.properties.a"},
+      {"qwen3_coder", "{\"properties\": {\"a\": {\"anyOf\": [{\"type\": \"integer\"}, {\"type\": \"null\"}]}}}", false,
+       false, "tools[0].parameters.properties.a"},
+      {"qwen3_coder", "{\"properties\": {\"a\": {\"type\": \"string\", \"enum\": [\"x\", \"Null\"]}}}", false, false,
+       "tools[0].parameters.properties.a.enum"},
+      {"qwen3_coder", "{\"properties\": {\"a\": {\"type\": \"array\", \"items\": {\"pattern\": \"a\"}}}}", false, false,
+       "tools[0].parameters.properties.a"},
+      {"qwen3_coder", "{\"properties\": {\"a b\": {}}}", false, false, "tools[0].parameters.properties"},
+      {"qwen3_coder", "{\"additionalProperties\": {}}", false, false, "tools[0].parameters: "},
+      {"glm47", "{\"properties\": {\"a\": {\"not\": {}}}}", false, false, "tools[0].parameters.properties.a.not"},
       {"json_tools", "{\"type\": [\"object\", \"null\"]}", false, false, "arguments are an object"},
       {"json_tools", "{\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"type\": \"string\"}}}", false, false,
        "arguments are an object"},
@@ -386,9 +471,9 @@ static void references_are_their_own(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(forced_calls),    cmocka_unit_test(names_are_chosen), cmocka_unit_test(calls_or_a_value),
-      cmocka_unit_test(calls_in_text),   cmocka_unit_test(walks_are_calls),  cmocka_unit_test(refusals),
-      cmocka_unit_test(references_are_their_own),
+      cmocka_unit_test(forced_calls),  cmocka_unit_test(names_are_chosen),         cmocka_unit_test(calls_or_a_value),
+      cmocka_unit_test(calls_in_text), cmocka_unit_test(walks_are_calls),          cmocka_unit_test(refusals),
+      cmocka_unit_test(raw_strings),   cmocka_unit_test(references_are_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
