@@ -147,8 +147,8 @@ static bool is_required(const json_t *schema, const char *name)
 
 static tern_status check_names(const schema_root *root, tern_error *err)
 {
-  static const char *const known[] = {"type", "properties", "required", "additionalProperties", "$defs", "definitions",
-                                      "$schema", "$id", NULL};
+  static const char *const known[] = {
+      "type", "properties", "required", "additionalProperties", "$defs", "definitions", "$schema", "$id", NULL};
   const json_t *required = json_object_get(root->schema, "required"), *of = json_object_get(root->schema, "properties");
   const json_t *others = json_object_get(root->schema, "additionalProperties");
   const char *name;
@@ -158,15 +158,17 @@ static tern_status check_names(const schema_root *root, tern_error *err)
     return err_set(err, TERN_E_USAGE, "%s: arguments are an object: its type must say so", root->place);
   if (!has_only(root->schema, known) || (of && !json_is_object(of)) || (others && !json_is_false(others)) ||
       (required && !json_is_array(required)))
-    return err_set(err, TERN_E_USAGE,
-                   "%s: beside properties, required and additionalProperties false nothing is enforced in the format of "
-                   "this model's calls",
-                   root->place);
+    return err_set(
+        err, TERN_E_USAGE,
+        "%s: beside properties, required and additionalProperties false nothing is enforced in the format of "
+        "this model's calls",
+        root->place);
   json_object_foreach((json_t *)(uintptr_t)of, name, value)
   {
     if (!*name || strpbrk(name, "<>\"' \t\r\n\v\f"))
-      return err_set(err, TERN_E_USAGE, "%s.properties: \"%.60s\" cannot be written in the format of this model's calls",
-                     root->place, name);
+      return err_set(err, TERN_E_USAGE,
+                     "%s.properties: \"%.60s\" cannot be written in the format of this model's calls", root->place,
+                     name);
   }
   for (size_t i = 0; i < json_array_size(required); i++)
     if (!json_object_get(of, json_string_value(json_array_get(required, i))))
@@ -206,7 +208,7 @@ tern_status members_emit(schema_compiler *c, const member_form *w, const schema_
   const json_t *properties = json_object_get(root->schema, "properties");
   const char *name;
   json_t *schema;
-  uint32_t rules[MEMBERS_MOST], n = 0;
+  uint32_t rules[MEMBERS_MOST] = {0}, n = 0;
   if (!root->schema) {
     emit_any(c, w);
     return TERN_OK;
