@@ -37,7 +37,13 @@ static bool is_type(const json_t *schema, const char *name)
   return type && !strcmp(type, name);
 }
 
-typedef enum written { WRITTEN_RAW, WRITTEN_VALUES, WRITTEN_JSON, WRITTEN_NOT } written;
+typedef enum written {
+  WRITTEN_RAW,
+  WRITTEN_OR_NULL, /* as it is, and what is taken for null is null */
+  WRITTEN_VALUES,
+  WRITTEN_JSON,
+  WRITTEN_NOT
+} written;
 
 /* Types of which every reader makes what JSON says. */
 static bool is_plain_json(const json_t *schema)
@@ -65,6 +71,20 @@ static bool has_pattern(const json_t *schema)
   return false;
 }
 
+/* A string or null, and nothing more of either. */
+static bool is_string_or_null(const json_t *schema)
+{
+  static const char *const any[] = {"anyOf", NULL}, *const typed[] = {"type", NULL};
+  const json_t *list = json_object_get(schema, "anyOf");
+  bool string = false, null = false;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *one = json_array_get(list, i);
+    string |= is_type(one, "string") && has_only(one, typed);
+    null |= is_type(one, "null") && has_only(one, typed);
+  }
+  return json_is_object(schema) && has_only(schema, any) && json_array_size(list) == 2 && string && null;
+}
+
 static written way_of(const json_t *schema, const member_form *w)
 {
   static const char *const none[] = {NULL}, *const typed[] = {"type", NULL};
@@ -76,6 +96,8 @@ static written way_of(const json_t *schema, const member_form *w)
     return WRITTEN_VALUES;
   if (string)
     return WRITTEN_NOT;
+  if (!w->guesses && is_string_or_null(schema))
+    return WRITTEN_OR_NULL;
   if (!w->guesses && untyped && json_is_object(schema) && has_only(schema, none))
     return WRITTEN_RAW;
   return w->guesses || is_plain_json(schema) ? WRITTEN_JSON : WRITTEN_NOT;
@@ -119,8 +141,8 @@ static tern_status emit_value(schema_compiler *c, const schema_item *at, const m
                    "between tags",
                    at->path);
   gram_text(g, w->opens, strlen(w->opens));
-  if (way == WRITTEN_RAW) {
-    schema_emit_text_but(c, w->value_end, w->nulls, w->n_nulls);
+  if (way == WRITTEN_RAW || way == WRITTEN_OR_NULL) {
+    schema_emit_text_but(c, w->value_end, w->nulls, way == WRITTEN_RAW ? w->n_nulls : 0);
     return TERN_OK;
   }
   if (json) {

@@ -392,6 +392,28 @@ static void raw_strings(void **state)
   }
 }
 
+/* A string or null: what the reader takes for null is. */
+static void strings_or_null(void **state)
+{
+  static const char *const texts[] = {"Rome", "null", "None of it"};
+  (void)state;
+  fixture f;
+  open_fixture(&f, "qwen3_coder");
+  json_t *schema = json_loads("{\"properties\": {\"s\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}], "
+                              "\"title\": \"S\"}}, \"required\": [\"s\"]}",
+                              0, NULL);
+  f.list[0].schema = schema;
+  compile(&f);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char text[256];
+    snprintf(text, sizeof text,
+             "<tool_call>\n<function=look>\n<parameter=s>\n%s\n</parameter>\n</function>\n</tool_call>", texts[i]);
+    expect(&f, true, text);
+  }
+  json_decref(schema);
+  close_fixture(&f);
+}
+
 /* ---- what is refused ---- */
 
 static void refusals(void **state)
@@ -471,9 +493,9 @@ static void references_are_their_own(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(forced_calls),  cmocka_unit_test(names_are_chosen),         cmocka_unit_test(calls_or_a_value),
-      cmocka_unit_test(calls_in_text), cmocka_unit_test(walks_are_calls),          cmocka_unit_test(refusals),
-      cmocka_unit_test(raw_strings),   cmocka_unit_test(references_are_their_own),
+      cmocka_unit_test(forced_calls),  cmocka_unit_test(names_are_chosen), cmocka_unit_test(calls_or_a_value),
+      cmocka_unit_test(calls_in_text), cmocka_unit_test(walks_are_calls),  cmocka_unit_test(refusals),
+      cmocka_unit_test(raw_strings),   cmocka_unit_test(strings_or_null),  cmocka_unit_test(references_are_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
