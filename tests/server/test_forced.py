@@ -107,7 +107,7 @@ def told(message):
 
 def test_format(s, name, tools=TOOLS):
     ended = many = 0
-    for seed in range(10):
+    for seed in range(6):
         draw = {"seed": seed, "temperature": 1.0 if seed else 0, "tool_choice": "required", "tools": tools}
         message, finish = content(ask(s, **draw))
         many += len(calls_of(message)) > 1
@@ -119,7 +119,7 @@ def test_format(s, name, tools=TOOLS):
         message, finish = content(ask(s, **draw, parallel_tool_calls=False))
         ended += finish == "tool_calls"
         tally.check(f"{name} {seed}: one", good(message, finish, most=1), f"{finish} {message}")
-    tally.check(f"{name}: most end", ended > 5, ended)
+    tally.check(f"{name}: most end", ended > 3, ended)
     return many
 
 
@@ -175,7 +175,7 @@ def test_cut(s):
     if not tally.check("cut: there is a call", whole["finish_reason"] == "tool_calls", whole):
         return
     seen = {"length": 0}
-    for most in range(1, 60, 4):
+    for most in range(1, 50, 5):
         message, finish = content(ask(s, **draw, max_tokens=most))
         streamed, why = gathered(s.stream(CHAT, chat("Hello", max_tokens=most, tools=TOOLS, **draw)))
         tally.check(f"cut {most}", why == finish and told(streamed) == told(message), f"{streamed} {message}")
@@ -190,7 +190,7 @@ def test_form(s, name, tools=TOOLS):
     """An answer of the form, or calls: some of each, as the seed has it."""
     kinds = set()
     tools = [{"type": "function", "function": {**t["function"], "strict": True}} for t in tools]
-    for seed in range(24):
+    for seed in range(14):
         message, finish = content(ask(s, tools=tools, response_format=FORM, seed=seed, temperature=1))
         calls = calls_of(message)
         if finish == "length":
