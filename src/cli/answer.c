@@ -295,7 +295,7 @@ tern_status answer_open_grammar(answerer *r, const int32_t *ids, size_t n, bool 
   if (r->args->ignore_eos)
     return err_set(err, TERN_E_USAGE, "--json-schema and --ignore-eos exclude each other");
   TRY(read_schema(r->args->json_schema, &schema, err));
-  grammar_wish wish = {.schema = schema, .place = "--json-schema"};
+  grammar_wish wish = {.form = {.value = true, .schema = schema, .place = "--json-schema"}};
   wish.reasoning = templated ? parts_reasoning_of(r->model->tok) : NULL;
   tern_status status = wish.reasoning ? tok_decode(r->model->tok, ids, n, false, &prompt, &length, err) : TERN_OK;
   if (status == TERN_OK) {

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "text/schema.h"
 
 enum {
   MOST_MASKS = 4 << 20, /* bytes that are kept of them */
@@ -46,15 +45,18 @@ static tern_status open_bytes(tern_model *m, tern_error *err)
 tern_status grammar_open(tern_model *m, const grammar_wish *wish, tern_grammar **out, tern_error *err)
 {
   if (wish->reasoning && wish->reasoning->channels)
-    return err_set(err, TERN_E_UNSUPPORTED, "%s: answers in channels cannot be constrained yet", wish->place);
+    return err_set(err, TERN_E_UNSUPPORTED, "%s: answers in channels cannot be constrained yet", wish->form.place);
   TRY(open_bytes(m, err));
   tern_grammar *g = mem_zalloc(sizeof *g);
   if (!g)
     return err_nomem(err, "grammar");
   g->model = m;
-  const schema_frame frame = {.start = wish->reasoning && !wish->opened ? wish->reasoning->start : NULL,
+  answer_form form = wish->form;
+  form.frame = (schema_frame){.start = wish->reasoning && !wish->opened ? wish->reasoning->start : NULL,
                               .end = wish->reasoning ? wish->reasoning->end : NULL};
-  tern_status status = schema_compile(wish->schema, wish->place, &frame, &g->grammar, err);
+  form.again = wish->reasoning ? wish->reasoning->start : NULL;
+  g->calls = form.calls != NULL;
+  tern_status status = answer_compile(&form, &g->grammar, err);
   if (status == TERN_OK)
     *out = g;
   else
@@ -79,7 +81,7 @@ tern_status tern_grammar_open(tern_model *m, const char *schema, size_t length, 
     if (!tree)
       return err_set(err, TERN_E_USAGE, "schema: line %d, column %d: %s", why.line, why.column, why.text);
   }
-  const grammar_wish wish = {.schema = tree, .place = "schema"};
+  const grammar_wish wish = {.form = {.value = true, .schema = tree, .place = "schema"}};
   tern_status status = grammar_open(m, &wish, out, err);
   json_decref(tree);
   return status;
@@ -177,7 +179,7 @@ static void fill(constraint *c, uint32_t state, const tok_bytes *b, uint64_t *ma
     while (at < n && (c->way[at + 1] = gram_step(c->machine, c->way[at], s[at])) != GRAM_DEAD)
       at++;
     alive = at;
-    if (at == n)
+    if (at == n && (c->of->calls || !b->of_calls[i]))
       set(mask, b->ids[i], true);
   }
   for (size_t i = 0; i < c->n_stop_ids; i++)

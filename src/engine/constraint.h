@@ -2,7 +2,7 @@
  *
  * The logits do not change; of what they say, only tokens may be drawn whose bytes lead somewhere in the grammar
  * (text/grammar.h). A stop id may be drawn just where the text may end; where it must end, the answer is over without
- * one. Special tokens never come.
+ * one. Special tokens never come, but for those that stand around reasoning and calls.
  *
  * A tern_grammar is immutable, and made for one model; a constraint is the running of it for one answer, and belongs to
  * one thread. It allocates where a state is met for the first time. Its work and its memory are bounded.
@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "engine/engine.h"
+#include "text/answer.h"
 #include "text/grammar_machine.h"
 #include "text/parts.h"
 #include "text/tok_bytes.h"
@@ -20,18 +21,18 @@
 struct tern_grammar {
   const tern_model *model;
   grammar grammar;
+  bool calls; /* tokens that stand around calls may come */
 };
 
 /* What an answer is to be. */
 typedef struct grammar_wish {
-  const json_t *schema;             /* the value's; NULL: any object */
-  const char *place;                /* begins messages about the schema: "response_format.json_schema.schema" */
-  const parts_reasoning *reasoning; /* may stand before the value; NULL: nothing may */
+  answer_form form;                 /* its frame and `again` are said by what follows */
+  const parts_reasoning *reasoning; /* may stand before it; NULL: nothing may */
   bool opened;                      /* the prompt has begun it */
 } grammar_wish;
 
 /* TERN_E_USAGE: the schema is wrong, or has what is not enforced here, named by its path. TERN_E_UNSUPPORTED: the
- * model's tokens, or its way to reason, cannot be held against a grammar. */
+ * model's tokens, or its way to reason or to call, cannot be held against a grammar. */
 tern_status grammar_open(tern_model *m, const grammar_wish *wish, tern_grammar **out, tern_error *err);
 
 typedef struct constraint constraint;

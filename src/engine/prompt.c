@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/json_util.h"
 
 static bool has_token(const tok *t, const char *piece)
 {
@@ -47,6 +48,8 @@ static char *request_of(const tern_model *m, const json_t *messages, const json_
                               "add_generation_prompt", !prompt_continues(variables), "kwargs", variables);
   char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
   json_decref(request);
+  if (text)
+    jsonu_write_digits(text);
   return text;
 }
 

@@ -90,6 +90,7 @@ typedef struct builder {
   const char *name;
   locale_t c_locale; /* strtod must not depend on what the program set */
   size_t depth, values;
+  bool *digits; /* whole numbers keep theirs, and this tells of it; NULL: they do not */
   tern_error *err;
 } builder;
 
@@ -125,6 +126,19 @@ static bool to_integer(slice text, json_int_t *out)
   return true;
 }
 
+enum { MOST_DIGITS = 4300, MARK = sizeof JSONU_DIGITS - 1 };
+
+static tern_status build_digits(builder *b, slice text, json_t **out)
+{
+  char *made_of = arena_alloc(b->scan.strings, MARK + text.n);
+  if (!made_of)
+    return err_nomem(b->err, b->name);
+  memcpy(made_of, JSONU_DIGITS, MARK);
+  memcpy(made_of + MARK, text.s, text.n);
+  *b->digits = true;
+  return made(b, json_stringn_nocheck(made_of, MARK + text.n), out);
+}
+
 static tern_status build_number(builder *b, json_t **out)
 {
   slice text;
@@ -133,6 +147,8 @@ static tern_status build_number(builder *b, json_t **out)
   TRY(scan_number(&b->scan, "a value", &text, &whole));
   if (whole && to_integer(text, &integer))
     return made(b, json_integer(integer), out);
+  if (whole && b->digits && text.n <= MOST_DIGITS)
+    return build_digits(b, text, out);
   char small[64], *terminated = small;
   if (text.n < sizeof small) {
     memcpy(small, text.s, text.n);
@@ -253,12 +269,13 @@ static tern_status with_place(const builder *b, tern_status status)
   return err_prefix(b->err, status, "%s: line %zu, column %zu", b->name, line, column);
 }
 
-tern_status jsonu_parse(const char *name, const char *text, size_t length, json_t **out, tern_error *err)
+static tern_status parse(const char *name, const char *text, size_t length, bool *digits, json_t **out, tern_error *err)
 {
   arena strings = {0};
   builder b = {.scan = {.begin = text, .p = text, .end = text + length, .strings = &strings, .err = err},
                .name = name,
                .c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0),
+               .digits = digits,
                .err = err};
   if (b.c_locale == (locale_t)0)
     return err_nomem(err, name);
@@ -271,6 +288,85 @@ tern_status jsonu_parse(const char *name, const char *text, size_t length, json_
   freelocale(b.c_locale);
   arena_free(&strings);
   return status;
+}
+
+tern_status jsonu_parse(const char *name, const char *text, size_t length, json_t **out, tern_error *err)
+{
+  return parse(name, text, length, NULL, out, err);
+}
+
+/* ---- digits ------------------------------------------------------------------------------------------------------ */
+
+tern_status jsonu_parse_digits(const char *name, const char *text, size_t length, bool *any, json_t **out,
+                               tern_error *err)
+{
+  *any = false;
+  return parse(name, text, length, any, out, err);
+}
+
+bool jsonu_is_digits(const json_t *value)
+{
+  return json_string_length(value) > MARK && memcmp(json_string_value(value), JSONU_DIGITS, MARK) == 0;
+}
+
+/* Digits alone: the locale has no say. */
+static json_t *real_of(const json_t *digits)
+{
+  double x = strtod(json_string_value(digits) + MARK, NULL);
+  return json_real(isinf(x) ? copysign(INFINITY_STANDIN, x) : x);
+}
+
+static bool is_kept(const char *key, const json_t *value, const char *const *kept)
+{
+  for (; *kept && json_is_object(value); kept++)
+    if (!strcmp(*kept, key))
+      return true;
+  return false;
+}
+
+json_t *jsonu_drop_digits(json_t *value, const char *const *kept)
+{
+  const char *key;
+  size_t i;
+  json_t *x;
+  bool well = true;
+  if (jsonu_is_digits(value)) {
+    json_t *real = real_of(value);
+    json_decref(value);
+    return real;
+  }
+  json_array_foreach(value, i, x)
+  {
+    json_t *to = jsonu_drop_digits(json_incref(x), kept);
+    well = well && to && json_array_set_new(value, i, to) == 0;
+  }
+  json_object_foreach(value, key, x)
+  {
+    json_t *to = is_kept(key, x, kept) ? json_incref(x) : jsonu_drop_digits(json_incref(x), kept);
+    well = well && to && json_object_set_new_nocheck(value, key, to) == 0;
+  }
+  if (well)
+    return value;
+  json_decref(value);
+  return NULL;
+}
+
+void jsonu_write_digits(char *text)
+{
+  static const char mark[] = "\"\\u0000int:";
+  char *to = text, *from = text;
+  for (char *at = strstr(from, mark); at; at = strstr(from, mark)) {
+    size_t n = (size_t)(at - from);
+    memmove(to, from, n);
+    to += n;
+    from = at + sizeof mark - 1;
+    n = strcspn(from, "\"");
+    memmove(to, from, n);
+    to += n;
+    from += n + (from[n] == '"');
+  }
+  if (from != text)
+    memmove(to, from, strlen(from) + 1);
 }
 
 tern_status jsonu_file(const char *path, size_t limit, json_t **out, tern_error *err)

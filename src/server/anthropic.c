@@ -227,7 +227,8 @@ static void fail(conversation *v, int status, const char *why, buf *out)
 
 void ant_messages(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"msg", "toolu_", true, ant_translate, whole, begin, delta, finish, fail, false};
+  static const dialect is = {"msg", "toolu_", true, ant_translate, whole,          begin,
+                             delta, finish,   fail, false,         ANT_TOOL_SCHEMA};
   conversation_run(s, q, &is, a);
 }
 
@@ -236,7 +237,7 @@ void ant_count_tokens(server *s, const srv_request *q, srv_response *a)
 {
   json_t *root;
   oai_fault fault = {0};
-  oai_request r = {.counts = true, .ask = srv_ask(&q->fd)};
+  oai_request r = {.counts = true, .ask = srv_ask(&q->fd), .tool_schema = ANT_TOOL_SCHEMA};
   if (!srv_body(q, a, &root))
     return;
   if (!json_object_get(root, "max_tokens"))

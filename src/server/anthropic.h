@@ -7,4 +7,7 @@
 /* anthropic_body.c: a body of /v1/messages in OpenAI's fields, in place. False: *fault names the field. */
 bool ant_translate(const server *s, json_t **root, oai_fault *fault);
 
+/* Where a tool has its schema. */
+#define ANT_TOOL_SCHEMA "input_schema"
+
 #endif

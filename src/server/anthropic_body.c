@@ -3,8 +3,7 @@
  * become what a chat template takes: thinking the message's reasoning, tool_use its calls, tool_result a message of the
  * role "tool". See anthropic.h.
  *
- * Refused are tools that the service itself would run, calls that are to be forced, images and documents, and results
- * of calls that were not made.
+ * Refused are tools that the service itself would run, images and documents, and results of calls that were not made.
  */
 #include <string.h>
 
@@ -122,25 +121,33 @@ static bool move_tools(json_t *root, oai_fault *fault)
   return json_object_set_new(root, "tools", functions) == 0 || no_memory(fault);
 }
 
-/* {"type": "auto"} or "none", with or without disable_parallel_tool_use. */
+/* {"type": "auto"}, "any" or "none", or "tool" with a name, with or without disable_parallel_tool_use. */
 static bool move_choice(json_t *root, oai_fault *fault)
 {
-  static const char *const known[] = {"type", "disable_parallel_tool_use", NULL};
+  static const char *const any[] = {"type", "disable_parallel_tool_use", NULL};
+  static const char *const named[] = {"type", "name", "disable_parallel_tool_use", NULL};
+  static const struct {
+    const char *asked, *shared;
+  } words[] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
   const json_t *wanted = json_object_get(root, "tool_choice"), *single;
+  json_t *name = json_object_get(wanted, "name"), *shared = NULL;
   if (!wanted || json_is_null(wanted))
     return true;
-  single = json_object_get(wanted, "disable_parallel_tool_use");
-  if ((!is_type(wanted, "auto") && !is_type(wanted, "none")) || !has_only(wanted, known))
+  for (size_t i = 0; i < sizeof words / sizeof *words && has_only(wanted, any); i++)
+    if (is_type(wanted, words[i].asked))
+      shared = json_string(words[i].shared);
+  if (is_type(wanted, "tool") && has_only(wanted, named) && json_is_string(name))
+    shared = json_pack("{ss s{sO}}", "type", "function", "function", "name", name);
+  if (!shared)
     return oai_wrong(fault, "tool_choice",
-                     "only {\"type\": \"auto\"} and \"none\" are supported: a forced call needs constrained decoding, "
-                     "which is not here yet");
-  if (single && !json_is_null(single) && !json_is_boolean(single))
-    return oai_wrong(fault, "tool_choice", "disable_parallel_tool_use must be true or false");
-  bool none = is_type(wanted, "none"), one = json_is_true(single);
-  if (json_object_set_new(root, "tool_choice", json_string(none ? "none" : "auto")) ||
+                     "must be {\"type\": \"auto\"}, \"any\", \"none\", or \"tool\" with a name, and may have "
+                     "disable_parallel_tool_use");
+  single = json_object_get(wanted, "disable_parallel_tool_use");
+  bool wrong = single && !json_is_null(single) && !json_is_boolean(single), one = json_is_true(single);
+  if (json_object_set_new(root, "tool_choice", shared) ||
       (one && json_object_set_new(root, "parallel_tool_calls", json_false())))
     return no_memory(fault);
-  return true;
+  return !wrong || oai_wrong(fault, "tool_choice", "disable_parallel_tool_use must be true or false");
 }
 
 /* ---- thinking ---- */

@@ -118,6 +118,7 @@ static conversation *open_conversation(server *s, const srv_request *q, json_t *
   v->request.fills = own.fills;
   v->request.ask = srv_ask(&v->fd);
   v->request.schema_place = own.schema_place;
+  v->request.tool_schema = d->tool_schema;
   v->request.root = root; /* freed with the conversation, whatever happens */
   bool ok = !d->translate || d->translate(s, &v->request.root, &fault);
   if (ok)

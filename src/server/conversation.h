@@ -29,7 +29,8 @@ typedef struct dialect {
   void (*delta)(conversation *v, int index, const choice_part *news, const sched_end *end, buf *out);
   void (*finish)(conversation *v, buf *out);
   void (*fail)(conversation *v, int status, const char *message, buf *out);
-  bool whole_calls; /* its streams have no pieces of calls */
+  bool whole_calls;        /* its streams have no pieces of calls */
+  const char *tool_schema; /* where a tool has its schema; NULL: function.parameters */
 } dialect;
 
 typedef struct conversation_name {

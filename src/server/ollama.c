@@ -412,9 +412,9 @@ static void fail(conversation *v, int status, const char *message, buf *out)
   buf_adds(out, "\n");
 }
 
-static const dialect chat_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true};
-static const dialect generate_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true};
-static const dialect raw_dialect = {"oll", "call_", false, NULL, whole, begin, delta, finish, fail, true};
+static const dialect chat_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true, NULL};
+static const dialect generate_dialect = {"oll", "call_", true, NULL, whole, begin, delta, finish, fail, true, NULL};
+static const dialect raw_dialect = {"oll", "call_", false, NULL, whole, begin, delta, finish, fail, true, NULL};
 
 static bool is_chat(const conversation *v)
 {

@@ -62,12 +62,12 @@ static void fail(conversation *v, int status, const char *message, buf *out)
 
 void oai_chat(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"chatcmpl", "call_", true, NULL, whole, begin, delta, finish, fail, false};
+  static const dialect is = {"chatcmpl", "call_", true, NULL, whole, begin, delta, finish, fail, false, NULL};
   conversation_run(s, q, &is, a);
 }
 
 void oai_completions(server *s, const srv_request *q, srv_response *a)
 {
-  static const dialect is = {"cmpl", "call_", false, NULL, whole, begin, delta, finish, fail, false};
+  static const dialect is = {"cmpl", "call_", false, NULL, whole, begin, delta, finish, fail, false, NULL};
   conversation_run(s, q, &is, a);
 }

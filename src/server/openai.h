@@ -20,6 +20,7 @@ typedef struct oai_request {
   bool fills;               /* set before reading: the answer may go on until the context is full */
   tok_ask ask;              /* set before reading: whether the client waits; encoding its prompt may take long */
   const char *schema_place; /* set before reading: how messages call the schema of response_format; NULL: so */
+  const char *tool_schema;  /* set before reading: and where a tool has its own; NULL: function.parameters */
   bool chat;                /* else a text completion */
   bool stream, include_usage;
   bool logprobs;
@@ -37,6 +38,8 @@ typedef struct oai_request {
   const json_t *tools; /* that the template is given; NULL: none */
   bool no_tools;       /* tool_choice "none": the model is shown none */
   bool one_call;       /* the answer ends after its first call */
+  bool forced;         /* it is to be calls */
+  json_t *allowed;     /* names of the tools that it may call; NULL: all */
   const char *effort;  /* reasoning_effort; NULL: not said */
   bool formed;         /* the answer is to be JSON, under `schema`, which is NULL where it is to be any object */
   const json_t *schema;
@@ -86,9 +89,11 @@ bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, 
 bool oai_read_parallel(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 bool oai_read_effort(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
 bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault);
-/* openai_format.c: response_format; then, once the prompt is known, the grammar of the answers. */
+/* openai_format.c: response_format. */
 bool oai_read_format(const server *s, const json_t *value, oai_request *r, oai_fault *fault);
-bool oai_settle_format(const server *s, oai_request *r, oai_fault *fault);
+/* openai_grammar.c: once the prompt is known, the grammar of the answers, where something of the request asks for one.
+ */
+bool oai_settle_grammar(const server *s, oai_request *r, oai_fault *fault);
 /* How the model writes calls: as the server was told, as the conversion said, as the template shows, which is the
  * reference's order behind the flag. NULL: that is not known. The model has a chat. */
 const calls_format *oai_calls_format(const server *s);

@@ -556,6 +556,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
                        .fills = out->fills,
                        .ask = out->ask,
                        .schema_place = out->schema_place,
+                       .tool_schema = out->tool_schema,
                        .chat = is_chat,
                        .n = 1,
                        .sampling = s->options.sampling,
@@ -569,7 +570,7 @@ bool oai_read(const server *s, json_t *root, bool is_chat, oai_request *out, oai
   }
   if (!check_together(s, out, fault))
     return false;
-  if (!(is_chat ? read_messages : read_prompt)(s, out, fault) || !oai_settle_format(s, out, fault))
+  if (!(is_chat ? read_messages : read_prompt)(s, out, fault) || !oai_settle_grammar(s, out, fault))
     return false;
   if (out->n_prompts * out->n > OAI_MOST_CHOICES)
     return oai_wrong(fault, "n", "%d answers to %d prompts are more than %d", out->n, out->n_prompts, OAI_MOST_CHOICES);
@@ -583,6 +584,7 @@ void oai_clear(oai_request *r)
   mem_free(r->bias_ids);
   mem_free(r->bias_values);
   tern_grammar_close(r->grammar);
+  json_decref(r->allowed);
   json_decref(r->variables);
   json_decref(r->root);
   *r = (oai_request){0};

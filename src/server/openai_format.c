@@ -1,13 +1,9 @@
 /* openai_format.c - response_format: an answer that is JSON, of any form or under a schema. See openai.h.
  *
- * The schema is compiled when the request is read, so that what is wrong with it, or is not enforced, is a 400 that
- * names the place. It is enforced whether `strict` says so or not.
+ * What the schema says is read by openai_grammar.c. It is enforced whether `strict` says so or not.
  */
 #include <string.h>
 
-#include "engine/constraint.h"
-#include "engine/prompt.h"
-#include "format/json_util.h"
 #include "server/openai.h"
 
 static const char field[] = "response_format";
@@ -57,29 +53,4 @@ bool oai_read_format(const server *s, const json_t *value, oai_request *r, oai_f
     return false;
   r->formed = strcmp(type, "text") != 0;
   return !schema || read_schema(json_object_get(value, "json_schema"), r, fault);
-}
-
-bool oai_settle_format(const server *s, oai_request *r, oai_fault *fault)
-{
-  const json_t *variables = r->variables ? r->variables : s->options.variables;
-  if (!r->formed)
-    return true;
-  fault->code = "unsupported_parameter";
-  if (r->tools)
-    return oai_wrong(fault, field, "beside tools: not supported here (tool_choice \"none\" leaves them out)");
-  if (r->chat && prompt_continues(variables))
-    return oai_wrong(fault, field, "with continue_final_message: an answer that has begun cannot be constrained");
-  fault->code = NULL;
-  const grammar_wish wish = {.schema = r->schema,
-                             .place = r->schema_place && r->schema ? r->schema_place
-                                      : r->schema                  ? "response_format.json_schema.schema"
-                                                                   : field,
-                             .reasoning = r->parts.reasoning,
-                             .opened = r->parts.opened};
-  if (grammar_open(s->model, &wish, &r->grammar, &fault->err) != TERN_OK) {
-    fault->param = field;
-    return false;
-  }
-  r->parts.once = true;
-  return true;
 }

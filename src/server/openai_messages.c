@@ -127,7 +127,8 @@ json_t *oai_arguments(const json_t *text)
   tern_error err = {0};
   const char *letters = json_string_value(text);
   size_t n = json_string_length(text);
-  if (jsonu_parse("arguments", letters, n, &parsed, &err) == TERN_OK)
+  bool digits;
+  if (jsonu_parse_digits("arguments", letters, n, &digits, &parsed, &err) == TERN_OK)
     return parsed;
   return json_loadb(letters, n, JSON_ALLOW_NUL, NULL);
 }

@@ -1,8 +1,8 @@
 /* openai_tools.c - the fields of tools and reasoning, and what they mean for the model at hand. See openai.h.
  *
  * Tools reach the model through its chat template, and its calls are found in the text by the format that the template
- * shows (text/calls.h). A template that takes no tools, a format that is not known, and a call that is to be forced are
- * errors: the answer would be one to another question.
+ * shows (text/calls.h). A template that takes no tools and a format that is not known are errors: the answer would be
+ * one to another question. That calls are forced, or strict, is for openai_grammar.c.
  */
 #include <string.h>
 
@@ -21,16 +21,16 @@ static bool check_tool(const json_t *tool, size_t i, oai_fault *fault)
 {
   const char *type = json_string_value(json_object_get(tool, "type"));
   const json_t *function = json_object_get(tool, "function"), *parameters = json_object_get(function, "parameters");
+  const json_t *strict = json_object_get(function, "strict");
   if (!type || strcmp(type, "function") != 0 || !json_is_object(function))
     return oai_wrong(fault, "tools", "element %zu is not {\"type\": \"function\", \"function\": {…}}", i);
   if (!json_string_length(json_object_get(function, "name")))
     return oai_wrong(fault, "tools", "element %zu: the function has no name", i);
   if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
     return oai_wrong(fault, "tools", "element %zu: parameters must be an object", i);
-  if (!json_is_true(json_object_get(function, "strict")))
-    return true;
-  oai_wrong(fault, "tools", "element %zu: \"strict\": true needs constrained decoding, which is not here yet", i);
-  return unsupported(fault);
+  if (strict && !json_is_null(strict) && !json_is_boolean(strict))
+    return oai_wrong(fault, "tools", "element %zu: strict must be true or false", i);
+  return true;
 }
 
 bool oai_read_tools(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
@@ -45,17 +45,56 @@ bool oai_read_tools(const server *s, const json_t *value, oai_request *r, oai_fa
   return true;
 }
 
+static bool wrong_choice(oai_fault *fault)
+{
+  return oai_wrong(fault, "tool_choice",
+                   "must be \"auto\", \"none\", \"required\", {\"type\": \"function\", \"function\": {\"name\": …}} or "
+                   "{\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": …, \"tools\": […]}}");
+}
+
+/* Adds the name of {"type": "function", "function": {"name"}}, which has no other keys. */
+static bool allow(const json_t *one, oai_request *r, oai_fault *fault)
+{
+  const char *type = json_string_value(json_object_get(one, "type"));
+  const json_t *function = json_object_get(one, "function");
+  json_t *name = json_object_get(function, "name");
+  if (!type || strcmp(type, "function") != 0 || json_object_size(one) != 2 || json_object_size(function) != 1 ||
+      !json_string_length(name))
+    return wrong_choice(fault);
+  if (json_array_append(r->allowed, name) == 0)
+    return true;
+  err_nomem(&fault->err, "tool_choice");
+  return false;
+}
+
+static bool allow_several(const json_t *value, oai_request *r, oai_fault *fault)
+{
+  const json_t *tools = json_object_get(value, "tools");
+  const char *mode = json_string_value(json_object_get(value, "mode"));
+  r->forced = mode && !strcmp(mode, "required");
+  if (!mode || (!r->forced && strcmp(mode, "auto") != 0) || json_object_size(value) != 2 || !json_array_size(tools))
+    return wrong_choice(fault);
+  for (size_t i = 0; i < json_array_size(tools); i++)
+    if (!allow(json_array_get(tools, i), r, fault))
+      return false;
+  return true;
+}
+
 bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
 {
-  const char *wanted = json_string_value(value);
+  const char *word = json_string_value(value), *type = json_string_value(json_object_get(value, "type"));
   (void)s;
-  r->no_tools = wanted && !strcmp(wanted, "none");
-  if (r->no_tools || (wanted && !strcmp(wanted, "auto")))
+  r->no_tools = word && !strcmp(word, "none");
+  r->forced = word && !strcmp(word, "required");
+  if (r->no_tools || r->forced || (word && !strcmp(word, "auto")))
     return true;
-  oai_wrong(
-      fault, "tool_choice",
-      "only \"auto\" and \"none\" are supported: a forced call needs constrained decoding, which is not here yet");
-  return unsupported(fault);
+  if (!type)
+    return wrong_choice(fault);
+  r->allowed = json_array();
+  if (!strcmp(type, "allowed_tools") && json_object_size(value) == 2)
+    return allow_several(json_object_get(value, "allowed_tools"), r, fault);
+  r->forced = true;
+  return allow(value, r, fault);
 }
 
 bool oai_read_parallel(const server *s, const json_t *value, oai_request *r, oai_fault *fault)
@@ -134,10 +173,35 @@ static bool choose_calls(const server *s, oai_request *r, oai_fault *fault)
   return unsupported(fault);
 }
 
+static bool has_tool(const json_t *tools, const char *name)
+{
+  for (size_t i = 0; i < json_array_size(tools); i++) {
+    const json_t *function = json_object_get(json_array_get(tools, i), "function");
+    if (!strcmp(json_string_value(json_object_get(function, "name")), name))
+      return true;
+  }
+  return false;
+}
+
+/* What is to be called must be there. */
+static bool check_choice(const oai_request *r, oai_fault *fault)
+{
+  if ((r->forced || r->allowed) && !r->tools)
+    return oai_wrong(fault, "tool_choice", "there are no tools to call");
+  for (size_t i = 0; i < json_array_size(r->allowed); i++) {
+    const char *name = json_string_value(json_array_get(r->allowed, i));
+    if (!has_tool(r->tools, name))
+      return oai_wrong(fault, "tool_choice", "there is no tool \"%.60s\"", name);
+  }
+  return true;
+}
+
 bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault)
 {
   if (r->no_tools)
     r->tools = NULL;
+  if (!check_choice(r, fault))
+    return false;
   r->parts = (parts_options){.reasoning = s->reasoning, .tools = r->tools};
   if (!settle_effort(s, r, fault))
     return false;

@@ -49,7 +49,7 @@ static const srv_field rows[] = {
     {"text", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "format: text, json_object or json_schema", false},
     {"reasoning", FIELD_IS_OBJECT, 0, 0, NULL, NULL, "effort, where the chat template has levels", false},
     {"tools", FIELD_IS_LIST, 0, 0, NULL, NULL, "functions", false},
-    {"tool_choice", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, "tool_choice", NULL, "auto or none", false},
+    {"tool_choice", FIELD_IS_STRING | FIELD_IS_OBJECT, 0, 0, NULL, NULL, NULL, false},
     {"parallel_tool_calls", FIELD_IS_BOOL, 0, 0, "parallel_tool_calls", NULL, NULL, false},
     {"top_logprobs", FIELD_IS_INT, 0, REPLY_MOST_TOP, NULL, NULL, "with message.output_text.logprobs", false},
     {"background", FIELD_IS_BOOL, 0, 0, NULL, "false", NULL, false},
@@ -121,6 +121,53 @@ static bool move_tools(const response *r, json_t *to, oai_fault *fault)
     err_nomem(&fault->err, "tools");
   json_decref(list);
   return fault->err.status == TERN_OK;
+}
+
+/* {"type": "function", "name"} with its name in an object of its own; what is otherwise stays for its reader. */
+static json_t *function_choice(const json_t *one)
+{
+  json_t *name = json_object_get(one, "name");
+  const char *type = json_string_value(json_object_get(one, "type"));
+  if (!type || strcmp(type, "function") != 0 || json_object_size(one) != 2 || !json_is_string(name))
+    return NULL;
+  return json_pack("{ss s{sO}}", "type", type, "function", "name", name);
+}
+
+/* {"type": "allowed_tools", "mode", "tools"}. */
+static json_t *allowed_choice(const json_t *wanted)
+{
+  json_t *mode = json_object_get(wanted, "mode"), *tools = json_object_get(wanted, "tools"), *list = json_array();
+  bool well = json_object_size(wanted) == 3 && json_is_string(mode);
+  for (size_t i = 0; i < json_array_size(tools) && well; i++)
+    well = json_array_append_new(list, function_choice(json_array_get(tools, i))) == 0;
+  if (well)
+    return json_pack("{ss s{sO so}}", "type", "allowed_tools", "allowed_tools", "mode", mode, "tools", list);
+  json_decref(list);
+  return NULL;
+}
+
+/* As the older dialect has it. */
+static bool move_choice(const response *r, json_t *to, oai_fault *fault)
+{
+  static const char field[] = "tool_choice";
+  json_t *wanted = json_object_get(r->body, field), *shared;
+  const char *type = json_string_value(json_object_get(wanted, "type"));
+  if (!wanted)
+    return true;
+  shared = json_is_string(wanted)                   ? json_incref(wanted)
+           : type && !strcmp(type, "allowed_tools") ? allowed_choice(wanted)
+                                                    : function_choice(wanted);
+  const char *word = json_string_value(shared);
+  if (!shared || (word && strcmp(word, "auto") != 0 && strcmp(word, "none") != 0 && strcmp(word, "required") != 0)) {
+    json_decref(shared);
+    return oai_wrong(fault, field,
+                     "must be \"auto\", \"none\", \"required\", {\"type\": \"function\", \"name\": …} or {\"type\": "
+                     "\"allowed_tools\", \"mode\": …, \"tools\": […]}");
+  }
+  if (json_object_set_new(to, field, shared) == 0)
+    return true;
+  err_nomem(&fault->err, field);
+  return false;
 }
 
 static const srv_field reasoning_rows[] = {
@@ -209,8 +256,8 @@ static json_t *shared_of(const server *s, const response *r, oai_fault *fault)
   size_t earlier = json_array_size(r->items) - json_array_size(r->input);
   json_t *messages = resp_messages(r->items, earlier, json_object_get(r->body, "instructions"), fault);
   if (messages && to && json_object_set_new(to, "messages", messages) == 0 &&
-      fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_reasoning(s, r, to, fault) &&
-      move_include(r, to, fault) && move_format(r, to, fault))
+      fields_move(&resp_fields, r->body, to, fault) && move_tools(r, to, fault) && move_choice(r, to, fault) &&
+      move_reasoning(s, r, to, fault) && move_include(r, to, fault) && move_format(r, to, fault))
     return to;
   if (messages && fault->err.status == TERN_OK)
     err_nomem(&fault->err, "request");

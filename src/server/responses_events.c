@@ -527,4 +527,4 @@ static void fail(conversation *v, int status, const char *message, buf *out)
   tell_status(v, "response.failed", "failed", error, out);
 }
 
-const dialect resp_dialect = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail, false};
+const dialect resp_dialect = {"resp", "call_", true, NULL, whole, begin, delta, finish, fail, false, "parameters"};

@@ -340,15 +340,35 @@ void srv_fault(srv_response *a, const char *param, const tern_error *err)
   srv_error(a, srv_http_status(err->status), param, code, err->text);
 }
 
+/* What tools were called with keeps the digits of its numbers: templates write them out. */
+static bool drop_digits(json_t *root)
+{
+  static const char *const called_with[] = {"arguments", "input", NULL}, *const nothing[] = {NULL};
+  const char *key;
+  json_t *value;
+  json_object_foreach(root, key, value)
+  {
+    bool messages = !strcmp(key, "messages");
+    json_t *plain = jsonu_drop_digits(json_incref(value), messages ? called_with : nothing);
+    if (!plain || json_object_set_new_nocheck(root, key, plain))
+      return false;
+  }
+  return true;
+}
+
 static tern_status parse_body(const srv_request *q, json_t **out, tern_error *err)
 {
   size_t bad;
   if (!utf8_valid(q->body, q->length, &bad))
     return err_set(err, TERN_E_FORMAT, "body: byte %zu is not UTF-8", bad);
-  TRY(jsonu_parse("body", q->body, q->length, out, err));
-  if (jsonu_finite(*out))
+  bool digits;
+  TRY(jsonu_parse_digits("body", q->body, q->length, &digits, out, err));
+  bool well = !digits || drop_digits(*out);
+  if (well && jsonu_finite(*out))
     return TERN_OK;
   json_decref(*out);
+  if (!well)
+    return err_nomem(err, "body");
   return err_set(err, TERN_E_FORMAT, "body: NaN and infinities are not JSON");
 }
 

@@ -242,6 +242,8 @@ static bool step_content(parts_reader *r, answer_parts *out)
   if (r->options.once && r->options.reasoning && begins_otherwise(r, r->options.reasoning->start))
     r->begun = true;
   bool may_reason = r->options.reasoning && !(r->options.once && r->begun);
+  r->no_calls |= r->options.calls_alone && !may_reason && begins_otherwise(r, f->start ? f->start : f->bare_start);
+  f = r->no_calls ? NULL : f;
   const marker all[] = {{may_reason ? r->options.reasoning->start : NULL, IN_REASONING},
                         {f ? f->start : NULL, IN_CALL},
                         {f ? f->bare_start : NULL, IN_BARE_CALL}};

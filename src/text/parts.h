@@ -67,6 +67,7 @@ typedef struct parts_options {
   bool opened;                      /* the prompt has begun it */
   bool once;                        /* it stands at the beginning, or nowhere: what follows is content, markers too */
   const calls_format *calls;        /* NULL: none are looked for */
+  bool calls_alone;                 /* an answer that begins with anything else has none */
   const json_t *tools;              /* of the request; borrowed */
   bool pieces;                      /* calls come as they are written */
 } parts_options;

@@ -28,6 +28,7 @@ struct parts_reader {
   size_t told_bytes;  /* of its arguments that have come out */
   bool begun;         /* something came that is not white space, or a marker did */
   bool behind;        /* nothing but white space came since the last marker */
+  bool no_calls;      /* the answer began with something else, where that means that there are none */
   bool called;        /* that marker was the end of a call */
   size_t blank_end;   /* of `held`: from `from` on up to here is nothing but white space */
   size_t gap;         /* white space before `from` that is content if the block is no call */

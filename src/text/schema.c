@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/grammar_machine.h"
 #include "text/schema_impl.h"
 
 enum { MOST_SCHEMAS = 8192, MOST_PATH = 240 };
@@ -96,7 +95,7 @@ static tern_status check_keywords(const schema_item *at, unsigned *all, tern_err
 
 /* ---- the list of schemas ---- */
 
-static const char *make_path(schema_compiler *c, const char *base, const char *key, const char *name)
+const char *schema_path(schema_compiler *c, const char *base, const char *key, const char *name)
 {
   size_t length = strlen(base) + strlen(key) + (name ? strlen(name) : 0) + 3;
   if (length > MOST_PATH)
@@ -115,7 +114,7 @@ static const char *make_path(schema_compiler *c, const char *base, const char *k
 }
 
 /* The rule of a schema, which is one of `at`'s. */
-static uint32_t rule_of(schema_compiler *c, const json_t *schema, const char *path)
+static uint32_t rule_of(schema_compiler *c, const json_t *schema, const char *path, const schema_root *of)
 {
   uint32_t rule = gram_rule(c->g);
   c->g->over = c->g->over || c->n >= MOST_SCHEMAS;
@@ -124,24 +123,33 @@ static uint32_t rule_of(schema_compiler *c, const json_t *schema, const char *pa
   c->g->failed = !mem_grow(&c->items, &c->capacity, c->n + 1, sizeof *c->items);
   if (c->g->failed)
     return 0;
-  c->items[c->n++] = (schema_item){schema, rule, path};
+  c->items[c->n++] = (schema_item){schema, rule, path, of};
   return rule;
 }
 
 static uint32_t member_rule(schema_compiler *c, const schema_item *at, const json_t *schema, const char *key,
                             const char *name)
 {
-  return rule_of(c, schema, make_path(c, at->path, key, name));
+  return rule_of(c, schema, schema_path(c, at->path, key, name), at->of);
+}
+
+uint32_t schema_add_at(schema_compiler *c, const schema_item *at)
+{
+  return rule_of(c, at->schema, at->path, at->of);
+}
+
+uint32_t schema_add(schema_compiler *c, const schema_root *root)
+{
+  return rule_of(c, root->schema, root->place, root);
 }
 
 /* ---- $ref ---- */
 
-static tern_status resolve(schema_compiler *c, const schema_item *at, const char *ref, const json_t **out,
-                           tern_error *err)
+static tern_status resolve(const schema_item *at, const char *ref, const json_t **out, tern_error *err)
 {
   if (*ref != '#' || (ref[1] && ref[1] != '/'))
     return schema_wrong(at, "$ref", "only \"#\" and \"#/…\" within the schema are followed", err);
-  TRY(schema_find(c->root, ref, out, err));
+  TRY(schema_find(at->of->schema, ref, out, err));
   if (!*out)
     return err_set(err, TERN_E_USAGE, "%s.$ref: there is no \"%.100s\" in the schema", at->path, ref);
   return TERN_OK;
@@ -153,7 +161,7 @@ static tern_status emit_ref(schema_compiler *c, const schema_item *at, tern_erro
   const char *ref = json_string_value(json_object_get(at->schema, "$ref"));
   if (!ref)
     return schema_wrong(at, "$ref", "must be a string", err);
-  TRY(resolve(c, at, ref, &target, err));
+  TRY(resolve(at, ref, &target, err));
   for (size_t i = 0; i < c->n; i++)
     if (c->items[i].schema == target) {
       schema_leave(c, c->items[i].rule);
@@ -165,7 +173,7 @@ static tern_status emit_ref(schema_compiler *c, const schema_item *at, tern_erro
   for (size_t i = 0; i < n; i++)
     path[i] = ref[skip + i] == '/' ? '.' : ref[skip + i];
   path[n] = '\0';
-  schema_leave(c, rule_of(c, target, make_path(c, c->place, path, NULL)));
+  schema_leave(c, rule_of(c, target, schema_path(c, at->of->place, path, NULL), at->of));
   return TERN_OK;
 }
 
@@ -440,7 +448,7 @@ static tern_status plan_object(schema_compiler *c, const schema_item *at, object
   return TERN_OK;
 }
 
-static void emit_colon(schema_compiler *c)
+void schema_emit_colon(schema_compiler *c)
 {
   gram_bytes(c->g, ':', ':');
   uint32_t blank = gram_split(c->g);
@@ -468,7 +476,7 @@ static tern_status emit_pairs(schema_compiler *c, const schema_item *at, const o
     json_decref(key);
     if (!well)
       return err_nomem(err, "schema");
-    emit_colon(c);
+    schema_emit_colon(c);
     schema_leave(c, value_rule(c, at, p, p->names[i]));
   }
   if (!p->any && !p->others)
@@ -476,7 +484,7 @@ static tern_status emit_pairs(schema_compiler *c, const schema_item *at, const o
   uint32_t key = gram_rule(c->g);
   gram_begin(c->g, pairs[p->n]);
   gram_call(c->g, key);
-  emit_colon(c);
+  schema_emit_colon(c);
   schema_leave(c, value_rule(c, at, p, NULL));
   gram_begin(c->g, key);
   return schema_emit_other_key(c, p->names, p->n, at->path, err);
@@ -644,70 +652,14 @@ static tern_status emit_schema(schema_compiler *c, const schema_item *at, tern_e
   return emit_types(c, at, types, keys, err);
 }
 
-/* ---- the whole ---- */
+/* ---- all of them ---- */
 
-/* Up to four blanks and new lines between what may stand before and the value. */
-static void emit_space(schema_compiler *c)
+tern_status schema_emit_items(schema_compiler *c, tern_error *err)
 {
-  uint32_t ends = GRAM_NONE;
-  for (int i = 0; i < 4; i++) {
-    uint32_t more = gram_split(c->g), line;
-    ends = gram_jump(c->g, ends);
-    gram_land(c->g, more);
-    line = gram_split(c->g);
-    gram_bytes(c->g, ' ', ' ');
-    uint32_t joined = gram_jump(c->g, GRAM_NONE);
-    gram_land(c->g, line);
-    gram_bytes(c->g, '\n', '\n');
-    gram_land_jumps(c->g, joined);
+  for (; c->done < c->n && !c->g->over && !c->g->failed; c->done++) {
+    schema_item at = c->items[c->done]; /* the list may move */
+    gram_begin(c->g, at.rule);
+    TRY(emit_schema(c, &at, err));
   }
-  gram_land_jumps(c->g, ends);
-}
-
-static void emit_frame(schema_compiler *c, const schema_frame *frame, uint32_t until, uint32_t value)
-{
-  if (frame->end) {
-    uint32_t without = frame->start ? gram_split(c->g) : GRAM_NONE;
-    if (frame->start)
-      gram_text(c->g, frame->start, strlen(frame->start));
-    gram_call(c->g, until);
-    emit_space(c);
-    if (frame->start)
-      gram_land(c->g, without);
-  }
-  gram_call(c->g, value);
-  gram_accept(c->g);
-}
-
-tern_status schema_compile(const json_t *schema, const char *place, const schema_frame *frame, grammar *out,
-                           tern_error *err)
-{
-  schema_compiler c = {.g = out, .root = schema, .place = place};
-  tern_status status = TERN_OK;
-  *out = (grammar){0};
-  for (int i = 0; i < SCHEMA_RULES; i++)
-    c.rules[i] = gram_rule(out);
-  uint32_t until = gram_rule(out), value = schema ? rule_of(&c, schema, place) : c.rules[RULE_OBJECT];
-  emit_frame(&c, frame, until, value);
-  gram_begin(out, until);
-  if (frame->end)
-    schema_emit_until(&c, frame->end);
-  else
-    gram_return(out);
-  schema_emit_rules(&c);
-  for (; c.done < c.n && status == TERN_OK && !out->over && !out->failed; c.done++) {
-    schema_item at = c.items[c.done]; /* the list may move */
-    gram_begin(out, at.rule);
-    status = emit_schema(&c, &at, err);
-  }
-  if (status == TERN_OK) {
-    status = gram_seal(out, err);
-    if (status == TERN_OK)
-      status = gram_try(out, err);
-    if (status != TERN_OK && status != TERN_E_NOMEM)
-      status = err_prefix(err, status, "%s", place);
-  }
-  mem_free(c.items);
-  arena_free(&c.memory);
-  return status;
+  return TERN_OK;
 }

@@ -24,8 +24,9 @@ typedef struct schema_frame {
   const char *start, *end;
 } schema_frame;
 
-/* schema: NULL: any object. place: begins the paths in messages. Free with gram_free in any case. TERN_E_USAGE: the
- * schema is wrong, or has what is not enforced; TERN_E_LIMIT: it is too large, or too costly to follow (gram_try). */
+/* answer.c. schema: NULL: any object. place: begins the paths in messages. Free with gram_free in any case.
+ * TERN_E_USAGE: the schema is wrong, or has what is not enforced; TERN_E_LIMIT: it is too large, or too costly to
+ * follow (gram_try). */
 tern_status schema_compile(const json_t *schema, const char *place, const schema_frame *frame, grammar *out,
                            tern_error *err);
 

@@ -19,20 +19,26 @@ typedef enum schema_rule {
   SCHEMA_RULES
 } schema_rule;
 
+/* A schema of its own: what `$ref`s within it are looked up in, and what its paths begin with. */
+typedef struct schema_root {
+  const json_t *schema;
+  const char *place;
+} schema_root;
+
 typedef struct schema_item {
   const json_t *schema;
   uint32_t rule;
   const char *path;
+  const schema_root *of;
 } schema_item;
 
 typedef struct schema_compiler {
   grammar *g;
-  const json_t *root;
-  const char *place;
   schema_item *items; /* [n]; the first `done` have their code */
   size_t n, capacity, done;
   uint32_t rules[SCHEMA_RULES];
-  arena memory; /* of paths */
+  bool no_angle; /* strings have no "<" but as an escape: a tag ends what the value stands in */
+  arena memory;  /* of paths */
 } schema_compiler;
 
 /* The error of a keyword: its path and what is wrong with it. */
@@ -40,6 +46,17 @@ static inline tern_status schema_wrong(const schema_item *at, const char *key, c
 {
   return err_set(err, TERN_E_USAGE, "%s.%.60s: %s", at->path, key, why);
 }
+
+/* schema.c: all but strings and numbers. The rule of a whole schema, whose code comes with schema_emit_items; `root`
+ * stays until then. */
+uint32_t schema_add(schema_compiler *c, const schema_root *root);
+/* The same schema again, as it stands. */
+uint32_t schema_add_at(schema_compiler *c, const schema_item *at);
+/* base.key.name, in the compiler's memory. */
+const char *schema_path(schema_compiler *c, const char *base, const char *key, const char *name);
+tern_status schema_emit_items(schema_compiler *c, tern_error *err);
+/* A colon, and a blank or none. */
+void schema_emit_colon(schema_compiler *c);
 
 /* schema_scalar.c: code with its return. `bounded`: there are keywords about numbers. */
 tern_status schema_string(schema_compiler *c, const schema_item *at, tern_error *err);
@@ -66,8 +83,18 @@ void schema_emit_never(schema_compiler *c);
 void schema_emit_nowhere(grammar *g);
 /* A key, with its quotes, that is none of names [n]. With its return. */
 tern_status schema_emit_other_key(schema_compiler *c, const char **names, size_t n, const char *path, tern_error *err);
-/* Anything up to the first `marker`, that included. With its return. */
-void schema_emit_until(schema_compiler *c, const char *marker);
+
+/* schema_text.c */
+typedef struct schema_marker {
+  const char *text;
+  uint32_t rule; /* where it leads; GRAM_NONE: back */
+} schema_marker;
+/* Anything up to the end of the first of n markers, then on with its rule; `ends`: or back at any place before. With
+ * its return. */
+void schema_emit_text(schema_compiler *c, const schema_marker *markers, size_t n, bool ends);
+/* Text up to the end of the marker, which is ASCII, that is none of n words, blanks around it and the case of its
+ * letters aside. Words have at most eight letters, and there are at most four. With its return. */
+void schema_emit_text_but(schema_compiler *c, const char *marker, const char *const *words, size_t n);
 
 /* schema_pattern.c: a string that the regular expression is found in, with its return. Returns why it is refused; NULL:
  * it is not. */

@@ -94,7 +94,11 @@ static void emit_plain(schema_compiler *c)
   gram_branch(c->g, &a, true);
   gram_bytes(c->g, 0x20, '"' - 1);
   gram_branch(c->g, &a, true);
-  gram_bytes(c->g, '"' + 1, '\\' - 1);
+  gram_bytes(c->g, '"' + 1, c->no_angle ? '<' - 1 : '\\' - 1);
+  if (c->no_angle) {
+    gram_branch(c->g, &a, true);
+    gram_bytes(c->g, '<' + 1, '\\' - 1);
+  }
   gram_branch(c->g, &a, true);
   gram_bytes(c->g, '\\' + 1, 0x7f);
   gram_branch(c->g, &a, false);
@@ -450,13 +454,16 @@ bool schema_emit_literal(schema_compiler *c, const json_t *value)
 /* ---- other keys ---- */
 
 /* Characters from lo to hi that a string may have without an escape. */
-static void plain_range(grammar *g, uint32_t lo, uint32_t hi)
+static void plain_range(const schema_compiler *c, uint32_t lo, uint32_t hi)
 {
-  static const uint32_t plain[][2] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x10ffff}};
+  enum { RANGES = 4 };
+  const uint32_t plain[RANGES][2] = {
+      {0x20, '"' - 1}, {'"' + 1, '<' - 1}, {c->no_angle ? '<' + 1 : '<', '\\' - 1}, {'\\' + 1, 0x10ffff}};
+  grammar *g = c->g;
   gram_alternatives a = GRAM_ALTERNATIVES;
-  uint32_t from[3], to[3];
+  uint32_t from[RANGES], to[RANGES];
   int n = 0;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < RANGES; i++) {
     from[n] = lo > plain[i][0] ? lo : plain[i][0];
     to[n] = hi < plain[i][1] ? hi : plain[i][1];
     n += from[n] <= to[n];
@@ -472,8 +479,10 @@ static void plain_range(grammar *g, uint32_t lo, uint32_t hi)
 
 /* Names from `first` to before `end` agree in their first `depth` bytes. What is next: the key's end, where no name
  * ends; a character that some of them have; any other, behind which all is free: that is at `rest`. */
-static void other_node(grammar *g, const char **names, size_t first, size_t end, size_t depth, uint32_t rest)
+static void other_node(const schema_compiler *c, const char **names, size_t first, size_t end, size_t depth,
+                       uint32_t rest)
 {
+  grammar *g = c->g;
   uint32_t at = 0x20;
   gram_alternatives a = GRAM_ALTERNATIVES;
   if (first == end || names[first][depth]) {
@@ -484,23 +493,23 @@ static void other_node(grammar *g, const char **names, size_t first, size_t end,
   while (first < end && !names[first][depth])
     first++;
   while (first < end && !g->over) {
-    uint32_t c = 0;
-    size_t n = utf8_decode(names[first] + depth, strlen(names[first] + depth), &c), last = first;
+    uint32_t letter = 0;
+    size_t n = utf8_decode(names[first] + depth, strlen(names[first] + depth), &letter), last = first;
     while (last < end && !strncmp(names[first] + depth, names[last] + depth, n))
       last++;
-    if (at < c) {
+    if (at < letter) {
       gram_branch(g, &a, true);
-      plain_range(g, at, c - 1);
+      plain_range(c, at, letter - 1);
       gram_jump_to(g, rest);
     }
     gram_branch(g, &a, true);
     gram_text(g, names[first] + depth, n);
-    other_node(g, names, first, last, depth + n, rest);
+    other_node(c, names, first, last, depth + n, rest);
     first = last;
-    at = c + 1;
+    at = letter + 1;
   }
   gram_branch(g, &a, false);
-  plain_range(g, at, 0x10ffff);
+  plain_range(c, at, 0x10ffff);
   gram_jump_to(g, rest);
   gram_join(g, &a);
 }
@@ -539,62 +548,6 @@ tern_status schema_emit_other_key(schema_compiler *c, const char **names, size_t
   one(g, '"');
   gram_return(g);
   gram_land_jumps(g, over);
-  other_node(g, names, 0, plain, 0, rest);
+  other_node(c, names, 0, plain, 0, rest);
   return TERN_OK;
-}
-
-/* ---- up to a marker ---- */
-
-enum { MOST_MARKER = 64 };
-
-/* How much of the marker has been seen when `byte` follows k bytes of it. */
-static size_t seen_after(const char *marker, size_t k, char byte)
-{
-  char seen[MOST_MARKER + 1];
-  memcpy(seen, marker, k);
-  seen[k] = byte;
-  for (size_t length = k + 1; length; length--)
-    if (!memcmp(marker, seen + k + 1 - length, length))
-      return length;
-  return 0;
-}
-
-/* Where the next byte, one of those from lo to hi, leads. */
-static void to_seen(schema_compiler *c, gram_alternatives *a, int lo, int hi, uint32_t rule)
-{
-  if (lo > hi)
-    return;
-  gram_branch(c->g, a, true);
-  gram_bytes(c->g, (uint8_t)lo, (uint8_t)hi);
-  schema_leave(c, rule);
-}
-
-/* Knuth, Morris and Pratt's automaton: a rule for each number of bytes seen. Markers are ASCII; no NUL comes. */
-void schema_emit_until(schema_compiler *c, const char *marker)
-{
-  uint32_t rules[MOST_MARKER + 1];
-  size_t n = strlen(marker);
-  for (size_t k = 0; k <= n; k++)
-    rules[k] = gram_rule(c->g);
-  schema_leave(c, rules[0]);
-  for (size_t k = 0; k < n; k++) {
-    int from = 1;
-    gram_alternatives a = GRAM_ALTERNATIVES;
-    gram_begin(c->g, rules[k]);
-    for (int byte = 1; byte < 0x80; byte++) {
-      size_t to = seen_after(marker, k, (char)byte);
-      if (!to)
-        continue;
-      to_seen(c, &a, from, byte - 1, rules[0]);
-      to_seen(c, &a, byte, byte, rules[to]);
-      from = byte + 1;
-    }
-    to_seen(c, &a, from, 0x7f, rules[0]);
-    gram_branch(c->g, &a, false);
-    schema_call(c, RULE_WIDE);
-    schema_leave(c, rules[0]);
-    gram_join(c->g, &a);
-  }
-  gram_begin(c->g, rules[n]);
-  gram_return(c->g);
 }

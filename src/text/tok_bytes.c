@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "text/answer.h"
 #include "text/parts.h"
 #include "text/tok_impl.h"
 
@@ -161,6 +162,12 @@ static bool is_marker(const tok *t, int32_t id)
   return false;
 }
 
+static bool is_of_calls(const tok *t, int32_t id)
+{
+  tok_span shown = tok_shown(t, id);
+  return tok_is_special(t, id) && !is_marker(t, id) && answer_is_marker(shown.s, shown.n);
+}
+
 /* ---- the list ---- */
 
 typedef struct entry {
@@ -186,7 +193,7 @@ static tern_status collect(const tok *t, tok_bytes *b, bool first, entry *entrie
   tern_status status = TERN_OK;
   for (int32_t id = 0; id < most && status == TERN_OK; id++) {
     tok_span shown = tok_shown(t, id);
-    if (!shown.s || (tok_is_special(t, id) && !is_marker(t, id)))
+    if (!shown.s || (tok_is_special(t, id) && !is_marker(t, id) && !is_of_calls(t, id)))
       continue;
     buf_clear(&in);
     buf_add(&in, shown.s, shown.n);
@@ -211,7 +218,7 @@ static uint32_t shared_with(const entry *a, const entry *b)
   return n;
 }
 
-static tern_status lay_out(tok_bytes *b, entry *entries, const buf *text, tern_error *err)
+static tern_status lay_out(const tok *t, tok_bytes *b, entry *entries, const buf *text, tern_error *err)
 {
   for (size_t i = 0; i < b->n; i++)
     entries[i].s = text->data + entries[i].at;
@@ -220,13 +227,15 @@ static tern_status lay_out(tok_bytes *b, entry *entries, const buf *text, tern_e
   b->bytes = mem_alloc(text->length + 1);
   b->offsets = mem_array(b->n + 1, sizeof *b->offsets);
   b->ids = mem_array(b->n + 1, sizeof *b->ids);
+  b->of_calls = mem_array(b->n + 1, sizeof *b->of_calls);
   b->shared = mem_array(b->n + 1, sizeof *b->shared);
-  if (!b->bytes || !b->offsets || !b->ids || !b->shared)
+  if (!b->bytes || !b->offsets || !b->ids || !b->of_calls || !b->shared)
     return err_nomem(err, "token bytes");
   for (size_t i = 0; i < b->n; i++) {
     memcpy(b->bytes + b->offsets[i], entries[i].s, entries[i].n);
     b->offsets[i + 1] = b->offsets[i] + entries[i].n;
     b->ids[i] = entries[i].id;
+    b->of_calls[i] = is_of_calls(t, entries[i].id);
     b->shared[i] = i ? shared_with(&entries[i - 1], &entries[i]) : 0;
     b->places[entries[i].id] = (uint32_t)i;
   }
@@ -249,7 +258,7 @@ tern_status tok_bytes_open(const tok *t, int vocab, bool first, tok_bytes **out,
     status = collect(t, b, first, entries, &text, err);
   }
   if (status == TERN_OK)
-    status = lay_out(b, entries, &text, err);
+    status = lay_out(t, b, entries, &text, err);
   buf_free(&text);
   mem_free(entries);
   if (status == TERN_OK)
@@ -266,6 +275,7 @@ void tok_bytes_close(tok_bytes *b)
   mem_free(b->bytes);
   mem_free(b->offsets);
   mem_free(b->ids);
+  mem_free(b->of_calls);
   mem_free(b->shared);
   mem_free(b->places);
   mem_free(b);

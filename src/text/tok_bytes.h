@@ -6,7 +6,8 @@
  *
  * Only decoders that write each token without regard to its neighbours have such lists: ByteLevel; and Replace,
  * Metaspace, ByteFallback, Fuse and Strip in the order of SentencePiece models. Others are refused. Tokens that write
- * nothing are in no list, nor are special ones, but for those that begin and end reasoning (parts.h).
+ * nothing are in no list, nor are special ones, but for those that begin and end reasoning (parts.h), and those that
+ * formats of calls have (answer.h), which are marked: an answer that makes no calls is not to have them.
  */
 #ifndef TERN_TEXT_TOK_BYTES_H
 #define TERN_TEXT_TOK_BYTES_H
@@ -17,6 +18,7 @@ typedef struct tok_bytes {
   char *bytes;
   uint32_t *offsets; /* [n + 1], in `bytes` */
   int32_t *ids;      /* [n], by their bytes, ascending */
+  bool *of_calls;    /* [n]: a special token */
   uint32_t *shared;  /* [n]: leading bytes that it has of the one before */
   size_t n;
   uint32_t *places; /* [vocab]: of an id in the list; UINT32_MAX: in none */

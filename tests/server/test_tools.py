@@ -208,6 +208,32 @@ def test_counts(s):
     tally.check("not countable", "completion_tokens_details" not in s.ask(CHAT, chat("§think", max_tokens=200))[1]["usage"])
 
 
+def test_big_numbers(s):
+    """What a tool was called with comes back with all digits; elsewhere such a number is the real that it is nearest to."""
+    big = {"a": 123456789012345678901234567890, "b": [-(2**63), 2**64, 9007199254740993], "c": 1.5}
+    want = json.dumps(big)
+    for arguments in (json.dumps(big), big):
+        call = {"id": "c1", "type": "function", "function": {"name": "ping", "arguments": arguments}}
+        turns = [{"role": "user", "content": "§one"}, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "§plain"}]
+        prompt = s.ask("/apply-template", {"messages": turns, "tools": TOOLS})[1].get("prompt", "")
+        tally.check("big numbers", want in prompt, prompt)
+    longer = []
+    for use in ({}, big):
+        turns[1]["tool_calls"][0]["function"]["arguments"] = use
+        one = s.ask(CHAT, {"messages": turns, "tools": TOOLS, "max_tokens": 1})[1]["usage"]["prompt_tokens"]
+        blocks = [turns[0], {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "ping", "input": use}]}, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "§plain"}]}]
+        longer.append(one - s.ask(f"{MESSAGES}/count_tokens", {"messages": blocks, "tools": ANTHROPIC_TOOLS})[1]["input_tokens"])
+    tally.check("big numbers in both dialects", longer[0] == longer[1], longer)
+    got = s.ask("/apply-template", {"messages": [{"role": "user", "content": "§one"}], "tools": [{"type": "function", "function": {"name": "f", "x": 2**70}}]})[1]
+    tally.check("elsewhere", got.get("prompt") and "int:" not in got["prompt"], got)
+    status, got, _ = s.ask(CHAT, chat("x", seed=2**70))
+    tally.check("as a field", status == 400 and "seed" in got["error"]["message"] and "int:" not in got["error"]["message"], got)
+    status, got, _ = s.ask(CHAT, {"messages": [{"role": "user", "content": 2**70}]})
+    tally.check("as content", status == 400 and "int:" not in got["error"]["message"], got)
+    status, got, _ = s.ask(CHAT, {"messages": [{"role": "user", "content": "x"}], "metadata": {"n": 10**400}})
+    tally.check("an infinity", status == 400 and "infinities" in got["error"]["message"], got)
+
+
 def test_effort(s):
     prompt = chat("Hello", max_tokens=1)
     plain = s.ask(CHAT, prompt)[1]["usage"]["prompt_tokens"]
@@ -223,11 +249,11 @@ def refused(s, path, name, body, words=()):
 
 
 def test_refused(s):
-    for value in ("required", "any", {"type": "function", "function": {"name": "ping"}}, 3):
-        refused(s, CHAT, "tool_choice", chat("x", tools=TOOLS, tool_choice=value), ["constrained"])
+    for value in ("any", {"type": "function", "function": {"name": "pong"}}, 3):
+        refused(s, CHAT, "tool_choice", chat("x", tools=TOOLS, tool_choice=value))
     for value in ({}, "x", [1], [{"type": "web_search"}], [{"type": "function"}], [{"type": "function", "function": {"name": ""}}], [{"type": "function", "function": {"name": "f", "parameters": 3}}]):
         refused(s, CHAT, "tools", chat("x", tools=value))
-    refused(s, CHAT, "tools", chat("x", tools=[{"type": "function", "function": {**FUNCTIONS[1], "strict": True}}]), ["strict"])
+    refused(s, CHAT, "tools", chat("x", tools=[{"type": "function", "function": {**FUNCTIONS[1], "strict": 1}}]), ["strict"])
     refused(s, CHAT, "parallel_tool_calls", chat("x", tools=TOOLS, parallel_tool_calls=1))
     refused(s, CHAT, "reasoning_effort", chat("x", reasoning_effort=3))
     refused(s, CHAT, "functions", chat("x", functions=FUNCTIONS))
@@ -239,7 +265,7 @@ def test_refused(s):
     def ant(**fields):
         return {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}], **fields}
 
-    for value in ({"type": "any"}, {"type": "tool", "name": "ping"}, {"type": "auto", "x": 1}, "auto", {"type": "auto", "disable_parallel_tool_use": 1}):
+    for value in ({"type": "all"}, {"type": "tool", "name": "pong"}, {"type": "auto", "x": 1}, "auto", {"type": "auto", "disable_parallel_tool_use": 1}):
         refused(s, MESSAGES, "tool_choice", ant(tools=ANTHROPIC_TOOLS, tool_choice=value))
     for value in (3, [{"name": "f"}], [{"type": "web_search_20250305", "name": "web_search"}], [{"name": "f", "input_schema": {}, "x": 1}]):
         refused(s, MESSAGES, "tools", ant(tools=value))
@@ -456,7 +482,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(Path(folder) / "scripted", TEMPLATE, SCRIPTS, ["</think>"], {"<think>": ["</think>"]})
         with Server(model) as s:
-            for test in (test_whole, test_streams, test_cut, test_without, test_one_call, test_opened, test_messages, test_counts, test_effort, test_refused, test_anthropic, test_openai_package, test_anthropic_package):
+            for test in (test_whole, test_streams, test_cut, test_without, test_one_call, test_opened, test_messages, test_counts, test_big_numbers, test_effort, test_refused, test_anthropic, test_openai_package, test_anthropic_package):
                 test(s)
             tally.check("ends well", s.end() == 0, s.status)
         test_flags(model, TOOLS)

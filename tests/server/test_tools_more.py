@@ -109,11 +109,11 @@ def test_choices(s):
     none = s.ask(RESPONSES, body("§one", tool_choice="none"))[1]
     tally.check("tool_choice none", said(none["output"])[0] == SCRIPTS["§one"], none)
     for name, value in {
-        "tool_choice": "required", "tools": [{"type": "web_search"}], "reasoning": {"effort": 3}, "parallel_tool_calls": 1,
+        "tool_choice": "any", "tools": [{"type": "web_search"}], "reasoning": {"effort": 3}, "parallel_tool_calls": 1,
     }.items():
         status, got, _ = s.ask(RESPONSES, body("§plain", **{name: value}))
         tally.check(f"wrong {name}", status == 400 and name in got["error"]["message"], got)
-    for tool in ({"type": "function"}, {"type": "function", "name": "f", "parameters": 3}, {"type": "function", "name": "f", "strict": True}):
+    for tool in ({"type": "function"}, {"type": "function", "name": "f", "parameters": 3}, {"type": "function", "name": "f", "strict": 1}):
         status, got, _ = s.ask(RESPONSES, body("§plain", tools=[tool]))
         tally.check(f"wrong tool {tool}", status == 400 and got["error"]["param"] == "tools", got)
     plain = s.ask(RESPONSES, body("§plain"))[1]
