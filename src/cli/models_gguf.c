@@ -14,7 +14,7 @@
 
 enum { MOST_FILES = 10000, FILES_NAMED = 8 };
 
-static const char gguf_end[] = ".gguf", part_form[] = "-00001-of-00001.gguf";
+static const char gguf_end[] = ".gguf";
 
 /* ---- which there are ---- */
 
@@ -28,7 +28,7 @@ static bool ends_with(const char *text, const char *end)
 static bool is_later_part(const char *name)
 {
   unsigned number = 1, of = 0;
-  size_t n = strlen(name), m = sizeof part_form - 1;
+  size_t n = strlen(name), m = strlen("-00001-of-00001.gguf");
   return n > m && sscanf(name + n - m, "-%5u-of-%5u", &number, &of) == 2 && number > 1;
 }
 
