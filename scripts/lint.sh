@@ -10,8 +10,8 @@ cd "$(dirname "$0")/.."
 tidy() {
   case $(uname -m):$1 in
     aarch64:*) ;;
-    *_neon.c | *_dotprod.c)
-      clang-tidy --quiet "$1" -- --target=aarch64-linux-gnu -march=armv8.2-a+dotprod -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -ffp-contract=off
+    *_neon.c | *_dotprod.c | *_i8mm.c)
+      clang-tidy --quiet "$1" -- --target=aarch64-linux-gnu -march=armv8.2-a+dotprod+i8mm -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -ffp-contract=off
       return ;;
   esac
   clang-tidy --quiet -p build-asan "$1"

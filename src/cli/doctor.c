@@ -33,7 +33,8 @@ static int cpu_features(feature out[MOST_FEATURES])
 #elif defined(__aarch64__)
   out[0] = (feature){"asimd", true};
   out[1] = (feature){"asimddp", ops_simd_has(SIMD_DOTPROD)};
-  return 2;
+  out[2] = (feature){"i8mm", ops_simd_has(SIMD_I8MM)};
+  return 3;
 #else
   (void)out;
   return 0;

@@ -180,7 +180,7 @@ const cli_flag cli_flags[] = {
     NUMBER("--gpu", FLAG_INT, gpu, MODELS, 0, 1023, 0, "N", "which GPU, as the driver counts them"),
     NUMBER("--gpu-memory-fraction", FLAG_REAL, gpu_memory, MODELS, 0.01, 1, 1, "X",
            "the share of the GPU's memory that may be in use, other programs' included"),
-    CHOICE("--simd", FLAG_WORD, simd, MODELS, "baseline|neon|dotprod|avx2|avxvnni|avx512|avx512vnni", "LEVEL",
+    CHOICE("--simd", FLAG_WORD, simd, MODELS, "baseline|neon|dotprod|i8mm|avx2|avxvnni|avx512|avx512vnni", "LEVEL",
            "no higher SIMD level; changes no bit"),
     NUMBER("--threads", FLAG_INT, threads, MODELS | V(DOCTOR), 1, MOST_THREADS, 0, "N",
            "threads; one per core where absent"),

@@ -28,7 +28,7 @@ tern_status verb_version(const cli_args *a, tern_error *err)
   if (usable.failed)
     return err_nomem(err, "version");
   out_printf("tern %s (%s)\nbackends: ref cpu%s\n"
-             "simd: %s usable here of baseline neon dotprod avx2 avxvnni avx512 avx512vnni; in use %s\n",
+             "simd: %s usable here of baseline neon dotprod i8mm avx2 avxvnni avx512 avx512vnni; in use %s\n",
              tern_version(), TERN_COMMIT, cuda_load(&plugin, NULL) == TERN_OK ? " cuda" : "",
              usable.data ? usable.data : "none", ops_simd_name(ops_simd_best()));
   buf_free(&usable);

@@ -26,8 +26,8 @@ static tern_status choose_simd(const char *name, ops_simd *out, tern_error *err)
     *out = level;
     return TERN_OK;
   }
-  return err_set(err, TERN_E_USAGE, "simd: %s is not baseline, neon, dotprod, avx2, avxvnni, avx512 or avx512vnni",
-                 name);
+  return err_set(err, TERN_E_USAGE,
+                 "simd: %s is not baseline, neon, dotprod, i8mm, avx2, avxvnni, avx512 or avx512vnni", name);
 }
 
 static tern_status open_cuda(model *m, const tern_model_options *o, tern_error *err)

@@ -422,6 +422,7 @@ typedef enum ops_simd {
   SIMD_BASELINE,
   SIMD_NEON,
   SIMD_DOTPROD, /* sdot, for the products of numerics fast */
+  SIMD_I8MM,    /* smmla, for the same */
   SIMD_AVX2,    /* with FMA and F16C */
   SIMD_AVXVNNI,
   SIMD_AVX512, /* F, BW, DQ, VL */

@@ -26,7 +26,7 @@ from tally import Tally  # noqa: E402
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 STEPS = 8
 
-LEVELS = ["baseline", "neon", "dotprod", "avx2", "avxvnni", "avx512", "avx512vnni"]
+LEVELS = ["baseline", "neon", "dotprod", "i8mm", "avx2", "avxvnni", "avx512", "avx512vnni"]
 
 
 def levels_here():

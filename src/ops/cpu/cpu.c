@@ -19,8 +19,8 @@
 
 const char *ops_simd_name(ops_simd level)
 {
-  static const char *const names[SIMD_LEVELS] = {"baseline", "neon",   "dotprod",   "avx2",
-                                                 "avxvnni",  "avx512", "avx512vnni"};
+  static const char *const names[SIMD_LEVELS] = {"baseline", "neon",    "dotprod", "i8mm",
+                                                 "avx2",     "avxvnni", "avx512",  "avx512vnni"};
   return names[level];
 }
 
@@ -60,7 +60,9 @@ bool ops_simd_has(ops_simd level)
     return level == SIMD_BASELINE;
   }
 #elif defined(__aarch64__)
-  return level == SIMD_BASELINE || level == SIMD_NEON || (level == SIMD_DOTPROD && getauxval(AT_HWCAP) & HWCAP_ASIMDDP);
+  bool dotprod = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+  return level == SIMD_BASELINE || level == SIMD_NEON || (level == SIMD_DOTPROD && dotprod) ||
+         (level == SIMD_I8MM && dotprod && getauxval(AT_HWCAP2) & HWCAP2_I8MM);
 #else
   return level == SIMD_BASELINE;
 #endif
@@ -106,6 +108,7 @@ const ops_backend *ops_cpu(ops_simd level)
 #elif defined(__aarch64__)
     [SIMD_NEON] = TABLE(neon, "cpu/neon", &cpu_layout),
     [SIMD_DOTPROD] = TABLE(neon, "cpu/dotprod", &cpu_layout),
+    [SIMD_I8MM] = TABLE(neon, "cpu/i8mm", &cpu_layout),
 #endif
   };
   return ops_simd_has(level) ? &tables[level] : NULL;
@@ -159,6 +162,7 @@ const ops_backend *ops_cpu_fast(ops_simd level)
 #elif defined(__aarch64__)
     [SIMD_NEON] = FAST_TABLE(neon, neon, "cpu/neon", &cpu_layout),
     [SIMD_DOTPROD] = FAST_TABLE(neon, dotprod, "cpu/dotprod", &cpu_layout),
+    [SIMD_I8MM] = FAST_TABLE(neon, i8mm, "cpu/i8mm", &cpu_layout),
 #endif
   };
   return ops_simd_has(level) ? &tables[level] : NULL;

@@ -59,7 +59,7 @@ CPU_ROWWISE(CPU_DECLARE, neon)
 
 /* Numerics fast: linear has levels of its own. */
 ops_fn cpu_fast_linear_baseline, cpu_fast_linear_avx2, cpu_fast_linear_avxvnni, cpu_fast_linear_avx512,
-    cpu_fast_linear_avx512vnni, cpu_fast_linear_neon, cpu_fast_linear_dotprod;
+    cpu_fast_linear_avx512vnni, cpu_fast_linear_neon, cpu_fast_linear_dotprod, cpu_fast_linear_i8mm;
 
 enum { CPU_FAST_GROUPS = FAST_PART / 32 }; /* of weights in a part, at most */
 

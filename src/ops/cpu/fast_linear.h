@@ -27,7 +27,9 @@
 
 #include "ops/cpu/fast_inputs.h"
 
-#if CPU_DOTPROD
+#if CPU_I8MM
+#define FAST_NAME(name) name##_i8mm
+#elif CPU_DOTPROD
 #define FAST_NAME(name) name##_dotprod
 #elif CPU_LEVEL == 2 && CPU_VNNI
 #define FAST_NAME(name) name##_avx512vnni

@@ -16,6 +16,9 @@
 #ifndef CPU_DOTPROD
 #define CPU_DOTPROD 0
 #endif
+#ifndef CPU_I8MM
+#define CPU_I8MM 0
+#endif
 
 enum {
   UNIT = 32,                     /* codes */

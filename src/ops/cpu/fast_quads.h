@@ -1,5 +1,5 @@
-/* fast_quads.h - dot products of affine codes and 16 bit inputs by an instruction that multiplies bytes (NEON's sdot):
- * a part of fast_linear.h, in the place of fast_pairs.h.
+/* fast_quads.h - dot products of affine codes and 16 bit inputs by an instruction that multiplies bytes (NEON's sdot,
+ * or smmla): a part of fast_linear.h, in the place of fast_pairs.h.
  *
  * A lane of 32 bits holds one output, and in it four codes of that output, a byte each: a quad. An input is two signed
  * bytes, 256 * high + low (fast.h), so a quad is multiplied twice, into two sums, and the dot product of a group is
@@ -12,8 +12,11 @@
  *   4, 2 bits      codes j, j + d, j + 2d, j + 3d of a word: the same place in its bytes; d = 8 / bits
  *   3, 5, 6 bits   codes j, j + 8, j + 16, j + 24 of 32: two pairs of fast_part.h, one moved up by a byte
  *
- * A unit of inputs is ordered as quads are: 32 highs, then 32 lows. sdot takes one of four quads of inputs out of a
- * register, so there is nothing to broadcast.
+ * A unit of inputs is ordered as quads are, in eights: 8 highs, their 8 lows, the next 8 highs. Two quads of codes and
+ * a register of inputs make a step. sdot takes one of four quads of inputs out of a register, so there is nothing to
+ * broadcast. smmla multiplies two rows of eight by two rows of eight: two outputs by the highs and the lows, twice what
+ * sdot does at a time, for any number of tokens. It wants the two quads of an output side by side, and leaves the sums
+ * of highs and lows in turn.
  *
  * Two kinds of kernel, as in fast_pairs.h: direct, and products from a tile of quads.
  */
@@ -40,28 +43,62 @@ static inline int most_direct(const int bits)
   return DIRECT_MOST;
 }
 
-/* Four quads of inputs. */
+/* ---- a step: two quads of codes, eight inputs ---- */
+
+/* Eight highs and their lows. */
 INLINE int8x16_t load_inputs(const int8_t *x)
 {
   return vld1q_s8(x);
 }
 
-/* sum += codes * inputs of quad number `lane` of x. The instruction's lane has to be written as a number. */
-INLINE vi v_dot(vi sum, vu codes, int8x16_t x, const int lane)
+/* Sums of four outputs: of highs and of lows, when all steps are done. */
+typedef struct sums_of {
+  int32x4_t high, low;
+} sums_of;
+
+#if CPU_I8MM
+
+/* Two quads as the instruction wants them: those of outputs 0 and 1, those of outputs 2 and 3. */
+INLINE void v_order(vu *quad)
 {
-  int32x4_t s = (int32x4_t)sum;
-  int8x16_t c = (int8x16_t)codes;
-  switch (lane) {
-  case 0:
-    return (vi)vdotq_laneq_s32(s, c, x, 0);
-  case 1:
-    return (vi)vdotq_laneq_s32(s, c, x, 1);
-  case 2:
-    return (vi)vdotq_laneq_s32(s, c, x, 2);
-  default:
-    return (vi)vdotq_laneq_s32(s, c, x, 3);
-  }
+  vu a = quad[0], b = quad[1];
+  quad[0] = (vu)vzip1q_u32((uint32x4_t)a, (uint32x4_t)b);
+  quad[1] = (vu)vzip2q_u32((uint32x4_t)a, (uint32x4_t)b);
 }
+
+/* Until the end: high and low in turn, of outputs 0 and 1 in one and of 2 and 3 in the other. */
+INLINE void v_step(sums_of *s, const vu *quad, int8x16_t x)
+{
+  s->high = vmmlaq_s32(s->high, (int8x16_t)quad[0], x);
+  s->low = vmmlaq_s32(s->low, (int8x16_t)quad[1], x);
+}
+
+INLINE sums_of v_apart(sums_of s)
+{
+  return (sums_of){vuzp1q_s32(s.high, s.low), vuzp2q_s32(s.high, s.low)};
+}
+
+#else
+
+INLINE void v_order(vu *quad)
+{
+  (void)quad;
+}
+
+INLINE void v_step(sums_of *s, const vu *quad, int8x16_t x)
+{
+  s->high = vdotq_laneq_s32(s->high, (int8x16_t)quad[0], x, 0);
+  s->low = vdotq_laneq_s32(s->low, (int8x16_t)quad[0], x, 2);
+  s->high = vdotq_laneq_s32(s->high, (int8x16_t)quad[1], x, 1);
+  s->low = vdotq_laneq_s32(s->low, (int8x16_t)quad[1], x, 3);
+}
+
+INLINE sums_of v_apart(sums_of s)
+{
+  return s;
+}
+
+#endif
 
 /* ---- words to quads ---- */
 
@@ -118,7 +155,7 @@ INLINE void fetch_unit(const int bits, const uint8_t *p, int64_t line, int bytes
 
 /* ---- inputs ---- */
 
-/* Units of 32 codes as highs and lows, in the order of quads. */
+/* Units of 32 codes as highs and lows, eight of each in turn, in the order of quads. */
 static void order_inputs(int distance, const int16_t *codes, int n, int16_t *out)
 {
   uint8_t from[UNIT];
@@ -136,20 +173,23 @@ static void order_inputs(int distance, const int16_t *codes, int n, int16_t *out
       high.val[h] =
           vreinterpretq_u8_s8(vcombine_s8(vshrn_n_s16(vaddq_s16(a, half), 8), vshrn_n_s16(vaddq_s16(b, half), 8)));
     }
-    uint8_t *to = (uint8_t *)out;
-    vst1q_u8(to, vqtbl2q_u8(high, first));
-    vst1q_u8(to + 16, vqtbl2q_u8(high, second));
-    vst1q_u8(to + UNIT, vqtbl2q_u8(low, first));
-    vst1q_u8(to + UNIT + 16, vqtbl2q_u8(low, second));
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+      uint8x16_t a = vqtbl2q_u8(high, h ? second : first), b = vqtbl2q_u8(low, h ? second : first);
+      uint8_t *to = (uint8_t *)out + h * UNIT;
+      vst1q_u8(to, vcombine_u8(vget_low_u8(a), vget_low_u8(b)));
+      vst1q_u8(to + 16, vcombine_u8(vget_high_u8(a), vget_high_u8(b)));
+    }
   }
 }
 
 /* ---- sums of a group ---- */
 
 /* 256 * high + low, and what makes up for signed codes. */
-INLINE vf group_dot(const int bits, vi high, vi low, float sum)
+INLINE vf group_dot(const int bits, sums_of s, float sum)
 {
-  int32x4_t dot = vaddq_s32(vshlq_n_s32((int32x4_t)high, 8), (int32x4_t)low);
+  s = v_apart(s);
+  int32x4_t dot = vaddq_s32(vshlq_n_s32(s.high, 8), s.low);
   if (bits == 8)
     dot = vaddq_s32(dot, vdupq_n_s32((int32_t)sum * 128));
   return v_float((vi)dot);
@@ -170,10 +210,10 @@ INLINE void direct(const int bits, const int tokens, const int nv, const fast_pa
     UNROLL for (int v = 0; v < nv; v++) part[t][v] = v_set(0);
   }
   for (int g = 0; g < p->groups; g++) {
-    vi high[DIRECT_STEP][MOST_SUMS_WIDE], low[DIRECT_STEP][MOST_SUMS_WIDE];
+    sums_of s[DIRECT_STEP][MOST_SUMS_WIDE];
     UNROLL for (int t = 0; t < tokens; t++)
     {
-      UNROLL for (int v = 0; v < nv; v++) high[t][v] = low[t][v] = (vi){0};
+      UNROLL for (int v = 0; v < nv; v++) s[t][v] = (sums_of){vdupq_n_s32(0), vdupq_n_s32(0)};
     }
     const uint8_t *unit = words;
     for (int u = 0; u < p->units; u++, unit += bits * p->line, input += 2 * UNIT) {
@@ -187,14 +227,11 @@ INLINE void direct(const int bits, const int tokens, const int nv, const fast_pa
       {
         vu from[8];
         load_unit(bits, unit + v * 4 * VW, p->line, from);
-        UNROLL for (int j = 0; j < UNIT_QUADS; j++)
+        UNROLL for (int i = 0; i < 4; i++)
         {
-          vu quad = v_quad(bits, from, j);
-          UNROLL for (int t = 0; t < tokens; t++)
-          {
-            high[t][v] = v_dot(high[t][v], quad, in[t][j / 4], j % 4);
-            low[t][v] = v_dot(low[t][v], quad, in[t][2 + j / 4], j % 4);
-          }
+          vu quad[2] = {v_quad(bits, from, 2 * i), v_quad(bits, from, 2 * i + 1)};
+          v_order(quad);
+          UNROLL for (int t = 0; t < tokens; t++) v_step(&s[t][v], quad, in[t][i]);
         }
       }
     }
@@ -206,7 +243,7 @@ INLINE void direct(const int bits, const int tokens, const int nv, const fast_pa
       UNROLL for (int t = 0; t < tokens; t++)
       {
         const float sum = sums[t * PART_GROUPS + g];
-        part[t][v] = v_fma(scale, group_dot(bits, high[t][v], low[t][v], sum), part[t][v]);
+        part[t][v] = v_fma(scale, group_dot(bits, s[t][v], sum), part[t][v]);
         part[t][v] = v_fma(bias, v_set(sum), part[t][v]);
       }
     }
@@ -254,7 +291,7 @@ static void directs(int bits, int tokens, const fast_part *p, const int16_t *x, 
 
 /* ---- tiles ---- */
 
-/* tile[quad][nv * VW]: all quads of a part. */
+/* tile[quad][nv * VW]: all quads of a part, ordered two by two. */
 INLINE void expand_part(const int bits, const int nv, const fast_part *p, uint32_t *tile)
 {
   for (int g = 0; g < p->groups; g++) {
@@ -265,13 +302,19 @@ INLINE void expand_part(const int bits, const int nv, const fast_part *p, uint32
       {
         vu from[8];
         load_unit(bits, unit + v * 4 * VW, p->line, from);
-        UNROLL for (int j = 0; j < UNIT_QUADS; j++) * (vu_any *)(tile + (j * nv + v) * VW) = v_quad(bits, from, j);
+        UNROLL for (int j = 0; j < UNIT_QUADS; j += 2)
+        {
+          vu quad[2] = {v_quad(bits, from, j), v_quad(bits, from, j + 1)};
+          v_order(quad);
+          *(vu_any *)(tile + (j * nv + v) * VW) = quad[0];
+          *(vu_any *)(tile + ((j + 1) * nv + v) * VW) = quad[1];
+        }
       }
     }
   }
 }
 
-/* out[token][nv * VW], as direct has it, from a tile. Four quads of codes at a time, as a register of inputs has. */
+/* out[token][nv * VW], as direct has it, from a tile. */
 INLINE void quad_product(const int tokens, const int nv, const uint32_t *tile, const fast_part *p, const int16_t *x,
                          const float *sums, float *out)
 {
@@ -279,31 +322,22 @@ INLINE void quad_product(const int tokens, const int nv, const uint32_t *tile, c
   const int bits = p->unit_words;
   const int8_t *input = (const int8_t *)x;
   for (int g = 0; g < p->groups; g++) {
-    vi high[TILE_STEP][TILE_VECTORS], low[TILE_STEP][TILE_VECTORS];
+    sums_of s[TILE_STEP][TILE_VECTORS];
     UNROLL for (int t = 0; t < tokens; t++)
     {
-      UNROLL for (int v = 0; v < nv; v++) high[t][v] = low[t][v] = (vi){0};
+      UNROLL for (int v = 0; v < nv; v++) s[t][v] = (sums_of){vdupq_n_s32(0), vdupq_n_s32(0)};
     }
-    for (int u = 0; u < p->units; u++, input += UNIT) {
-      for (int half = 0; half < 2; half++, input += 16, tile += 4 * nv * VW) {
-        vu quad[4][TILE_VECTORS];
-        UNROLL for (int j = 0; j < 4; j++)
-        {
-          UNROLL for (int v = 0; v < nv; v++) quad[j][v] = v_load_words((const uint8_t *)(tile + (j * nv + v) * VW));
-        }
-        UNROLL for (int t = 0; t < tokens; t++)
-        {
-          const int8_t *from = input + t * 2 * FAST_PART;
-          int8x16_t h = load_inputs(from), l = load_inputs(from + UNIT);
-          UNROLL for (int j = 0; j < 4; j++)
-          {
-            UNROLL for (int v = 0; v < nv; v++)
-            {
-              high[t][v] = v_dot(high[t][v], quad[j][v], h, j);
-              low[t][v] = v_dot(low[t][v], quad[j][v], l, j);
-            }
-          }
-        }
+    for (int step = 0; step < p->units * UNIT / 8; step++, input += 16, tile += 2 * nv * VW) {
+      vu quad[TILE_VECTORS][2];
+      UNROLL for (int v = 0; v < nv; v++)
+      {
+        quad[v][0] = v_load_words((const uint8_t *)(tile + v * VW));
+        quad[v][1] = v_load_words((const uint8_t *)(tile + (nv + v) * VW));
+      }
+      UNROLL for (int t = 0; t < tokens; t++)
+      {
+        int8x16_t in = load_inputs(input + t * 2 * FAST_PART);
+        UNROLL for (int v = 0; v < nv; v++) v_step(&s[t][v], quad[v], in);
       }
     }
     UNROLL for (int v = 0; v < nv; v++)
@@ -314,7 +348,7 @@ INLINE void quad_product(const int tokens, const int nv, const uint32_t *tile, c
       {
         const float sum = sums[t * PART_GROUPS + g];
         float *part = out + (t * nv + v) * VW;
-        vf to = v_fma(scale, group_dot(bits, high[t][v], low[t][v], sum), g ? v_load(part) : v_set(0));
+        vf to = v_fma(scale, group_dot(bits, s[t][v], sum), g ? v_load(part) : v_set(0));
         v_store(part, v_fma(bias, v_set(sum), to));
       }
     }
