@@ -126,6 +126,12 @@ void pool_expect(pool *p, int w, const void *bytes, size_t count)
   atomic_store_explicit(&p->outlooks[w].bytes, (uintptr_t)bytes, memory_order_relaxed);
 }
 
+const void *pool_expected(const pool *p, int w, size_t *count)
+{
+  *count = atomic_load_explicit(&p->outlooks[w].count, memory_order_relaxed);
+  return (const void *)atomic_load_explicit(&p->outlooks[w].bytes, memory_order_relaxed);
+}
+
 /* ---- waiting ---- */
 
 static int64_t now_ns(void)

@@ -31,6 +31,8 @@ void pool_run_shares(pool *p, int shares, pool_fn *fn, void *user);
 /* Outside of regions: worker w (in [0, pool_size)) reads these bytes soon. It asks the memory for them while it waits
  * for work, or, worker 0, for others' last shares. A hint: it is no matter what is there, or whether it still is. */
 void pool_expect(pool *p, int w, const void *bytes, size_t count);
+/* What worker w was told last, and *count; NULL: nothing. For tests. */
+const void *pool_expected(const pool *p, int w, size_t *count);
 /* Inside fn: the number of the worker that runs it, in [0, pool_size). */
 int pool_worker(void);
 

@@ -315,6 +315,49 @@ static void test_many_tokens(void **state)
   }
 }
 
+/* Three matrices in a row, one of them as mapped: each worker is told the place in them where its share begins. */
+static void test_expectation(void **state)
+{
+  fast_bench *b = *state;
+  uint64_t seed = 9;
+  const format f = {Q_AFFINE, 4, 64, DT_F16}, dense = {.stored = DT_BF16};
+  weight w[3] = {random_weight(&seed, &f, 512, 256), random_weight(&seed, &dense, 40, 256),
+                 random_weight(&seed, &f, 4096, 256)};
+  op_record r = {.kind = OP_linear, .linear = {.outputs = 3}};
+  const uint8_t *start[3];
+  size_t bytes[3] = {0, 40 * 256 * 2, 0}, all = 0;
+  const ops_layout *layout = ops_cpu(ops_simd_best())->layout;
+  for (int i = 0; i < 3; i++) {
+    r.linear.w[i] = &w[i].w;
+    if (i != 1)
+      pack(&w[i]);
+    w[i].w.packed = w[i].packed;
+    if (!bytes[i])
+      bytes[i] = w[i].packed ? layout->bytes(&w[i].w) : (size_t)(w[i].w.n * 256 / 2);
+    start[i] = w[i].packed ? w[i].packed : w[i].w.data;
+    all += bytes[i];
+  }
+  for (int j = 0; j < THREAD_COUNTS; j++) {
+    ops_context *cx = &b->cpu[ops_simd_best()][j];
+    cx->backend->expect(cx, &r);
+    for (int worker = 0; worker < thread_counts[j]; worker++) {
+      size_t count, offset = 0;
+      const uint8_t *told = pool_expected(b->pools[j], worker, &count);
+      int i = 0;
+      for (; i < 3 && !(told >= start[i] && told < start[i] + bytes[i]); i++)
+        offset += bytes[i];
+      assert_in_range(i, 0, 2);
+      offset += (size_t)(told - start[i]);
+      assert_in_range(all * (size_t)worker / (size_t)thread_counts[j] - offset, 0, 63);
+      assert_in_range(count, 1, bytes[i] - (size_t)(told - start[i]));
+    }
+  }
+  for (int i = 0; i < 3; i++) {
+    free(w[i].packed);
+    free_weight(&w[i]);
+  }
+}
+
 static void test_levels(void **state)
 {
   (void)state;
@@ -329,9 +372,10 @@ static void test_levels(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_levels),     cmocka_unit_test(test_affine),   cmocka_unit_test(test_panels),
-      cmocka_unit_test(test_long_rows),  cmocka_unit_test(test_floats),   cmocka_unit_test(test_three),
-      cmocka_unit_test(test_odd_inputs), cmocka_unit_test(test_extremes), cmocka_unit_test(test_many_tokens),
+      cmocka_unit_test(test_expectation), cmocka_unit_test(test_levels),     cmocka_unit_test(test_affine),
+      cmocka_unit_test(test_panels),      cmocka_unit_test(test_long_rows),  cmocka_unit_test(test_floats),
+      cmocka_unit_test(test_three),       cmocka_unit_test(test_odd_inputs), cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_many_tokens),
   };
   return cmocka_run_group_tests(tests, open_fast, close_fast);
 }

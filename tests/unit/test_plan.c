@@ -177,6 +177,51 @@ static void the_plain_plan_has_the_same_bits(void **state)
   compare_plans(GOLDEN("qwen3-f16"));
 }
 
+/* ---- what is expected ---- */
+
+/* The products in the order in which they ran, and what had been named as the next one by then. */
+typedef struct named {
+  const ops_backend *real;
+  const op_record *next;
+  int ran, right;
+} named;
+
+static named names_told;
+
+static void note_expected(ops_context *cx, const op_record *linear)
+{
+  (void)cx;
+  names_told.next = linear;
+}
+
+static void note_linear(ops_context *cx, const op_record *record, const ops_step *step)
+{
+  static const op_record *before;
+  names_told.right += names_told.ran && record == before;
+  names_told.ran++;
+  before = names_told.next;
+  names_told.real->run[OP_linear](cx, record, step);
+}
+
+/* When a product begins, the one after it has been told; after the last comes the first. (The head's runs again where
+ * more rows are wanted than it takes at a time.) */
+static void each_product_is_told_when_the_one_before_begins(void **state)
+{
+  (void)state;
+  static float rows[PROMPT + 1][VOCAB_MOST];
+  model *m = open_golden(GOLDEN("llama-4bit"));
+  ops_backend noting = *m->cx.backend;
+  names_told = (named){.real = m->cx.backend};
+  noting.expect = note_expected;
+  noting.run[OP_linear] = note_linear;
+  m->cx.backend = &noting;
+  run(m, rows);
+  m->cx.backend = names_told.real;
+  assert_true(names_told.ran > 8);
+  assert_int_equal(names_told.right, names_told.ran - 1 - (PROMPT - 1) / m->plan.head_rows);
+  model_close(m);
+}
+
 /* ---- the same for the other shapes, on checkpoints of random weights made here ---- */
 
 typedef struct writer {
@@ -328,6 +373,7 @@ int main(void)
       cmocka_unit_test(buffers_share_memory),
       cmocka_unit_test(a_gemma3_plan_adds_only_its_norms),
       cmocka_unit_test(the_plain_plan_has_the_same_bits),
+      cmocka_unit_test(each_product_is_told_when_the_one_before_begins),
       cmocka_unit_test(the_plain_plan_has_the_same_bits_in_every_shape),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -78,8 +78,9 @@ static inline int input_order(const int bits)
 /* Tokens that take direct kernels, step by step. Beyond, expanding once pays. */
 static inline int most_direct(const int bits)
 {
-  const bool words = input_order(bits) < 16;
-  return CPU_REGISTERS == 32 && words ? 32 : CPU_LEVEL > 0 && words ? 8 : CPU_LEVEL > 0 ? 4 : 1;
+  if (CPU_LEVEL == 0)
+    return 1;
+  return input_order(bits) == 16 ? 4 : CPU_REGISTERS == 32 ? 32 : 8;
 }
 
 /* ---- inputs ---- */

@@ -101,10 +101,12 @@ const ops_layout cpu_layout = {.version = LAYOUT_VERSION, .bytes = layout_bytes,
 /* No more than a second-level cache has room for beside what is being worked on. */
 enum { EXPECTED_BYTES = 256 << 10 };
 
-/* What a product reads of a matrix. */
+/* What a product reads of a matrix, but for scales that lie elsewhere. */
 static size_t read_bytes(const ops_weight *w)
 {
-  return w->packed ? layout_bytes(w) : (size_t)(w->n * ref_row_bytes(w));
+  if (w->packed)
+    return layout_bytes(w);
+  return (size_t)w->n * (size_t)(w->quant == Q_NONE ? w->k * (w->stored == DT_F32 ? 4 : 2) : ref_row_bytes(w));
 }
 
 void cpu_expect(ops_context *cx, const op_record *linear)
