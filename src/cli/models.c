@@ -169,8 +169,12 @@ static tern_status add_entry(model_list *l, const char *id, char *path, size_t f
       return TERN_OK;
     }
   }
+  if (l->n >= MOST_MODELS) {
+    mem_free(path);
+    return err_set(err, TERN_E_LIMIT, "more than %d models in the caches", MOST_MODELS);
+  }
   char *copy = mem_strdup(id);
-  if (!copy || l->n >= MOST_MODELS || !mem_grow(&l->items, &l->capacity, l->n + 1, sizeof *l->items)) {
+  if (!copy || !mem_grow(&l->items, &l->capacity, l->n + 1, sizeof *l->items)) {
     mem_free(copy);
     mem_free(path);
     return err_nomem(err, "list of models");
@@ -447,7 +451,8 @@ static void how_to_get(const char *model, const char *part, buf *out)
   if (repo && has_repo_form(repo) && part[n] && part[n + 1])
     buf_addf(out, "; `" DOWNLOADER " %s --include '*%s*.gguf'` downloads it", repo, part + n + 1);
   else if (repo && has_repo_form(repo))
-    buf_addf(out, "; `" DOWNLOADER " %s` downloads it, and a directory with the files will do too", model);
+    buf_addf(out, "; `" DOWNLOADER " %s` downloads it, and a directory with the files will do too",
+             ends_with(model, "@") ? repo : model);
   mem_free(repo);
 }
 
@@ -562,6 +567,14 @@ static tern_status resolve_file(const cli_env *env, const model_entry *e, const 
   return status;
 }
 
+/* ":FILE" behind what is no repo of GGUF files. */
+static tern_status no_files(const model_entry *e, const model_name *name, tern_error *err)
+{
+  return err_set(err, TERN_E_NOT_FOUND, "%.*s%s%s: there is no \"%.80s\" to name in it: it is not a repo of GGUF files",
+                 (int)repo_length(e), e->id, name->revision ? "@" : "", name->revision ? name->revision : "",
+                 name->file);
+}
+
 static tern_status resolve_found(const cli_env *env, const model_entry *e, const model_name *name, char **dir,
                                  tern_error *err)
 {
@@ -587,6 +600,8 @@ static tern_status resolve_found(const cli_env *env, const model_entry *e, const
   tern_status status = e->gguf || revision ? gguf_files_find(place, GGUF_IN_REPO, &files, err) : TERN_OK;
   if (status == TERN_OK && files.n)
     status = resolve_file(env, e, place, &files, name, dir, err);
+  else if (status == TERN_OK && name->file)
+    status = no_files(e, name, err);
   else if (status == TERN_OK) {
     *dir = place;
     place = NULL;
@@ -621,7 +636,7 @@ static tern_status resolve_entry(const cli_env *env, const model_entry *e, bool 
                                  tern_error *err)
 {
   if (with_file && !e->gguf && !name->revision)
-    return TERN_E_NOT_FOUND;
+    return no_files(e, name, err);
   if (!with_file && e->gguf && !names_repo(e, name->text))
     name->file = e->gguf; /* the whole id, as ls shows it, or a part of the file's name */
   return resolve_found(env, e, name, dir, err);
