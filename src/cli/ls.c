@@ -171,6 +171,14 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
     env_clear(&env);
     return status;
   }
+  if (list.closed.status != TERN_OK && !list.n) {
+    status = err_set(err, TERN_E_IO, "%s", list.closed.text);
+    env_clear(&env);
+    models_free(&list);
+    return status;
+  }
+  if (list.closed.status != TERN_OK)
+    say_warning("%s: what is in it is not listed", list.closed.text);
   if (a->bare_ids) {
     for (size_t i = 0; i < list.n; i++) {
       err_clean(list.items[i].id);

@@ -256,6 +256,8 @@ static tern_status not_there(const cli_env *env, const char *id, tern_error *err
   tern_status status = one_file(&list, id, err);
   if (status == TERN_OK && matches.failed)
     status = err_nomem(err, "list of models");
+  else if (status == TERN_OK && !found && list.closed.status != TERN_OK)
+    status = err_set(err, TERN_E_IO, "%s: no model of this whole id in what can be read: %s", id, list.closed.text);
   else if (status == TERN_OK && !found)
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no model of this whole id (tern ls shows them)", id);
   else if (status == TERN_OK)

@@ -148,6 +148,29 @@ def test_gguf_names(folder):
     tally.check("more files than are listed", said.startswith("exit 1") and "more than 10000 GGUF files" in said, said)
 
 
+def test_closed(folder):
+    """A cache that cannot be read is not an empty one."""
+    home = Home(folder)
+    home.hub.write_text("no folder")
+    where = f"{home.hub}: cannot open: Not a directory"
+    for words in ("ls",), ("ls", "--json"), ("ls", "--ids"), ("inspect", "org/t"), ("inspect", "org/t:Q4"), ("inspect", "org/t@main"), ("run", "hello there"), ("run", "org/t", "hello", "--yes"):
+        done = tern(*words, env=home.env)
+        tally.check(f"a cache that cannot be read: {words}", done.status == 1 and where in done.error_line and "tern pull" not in done.err, done.err)
+    done = tern("doctor", env=home.env)
+    tally.check("a cache that cannot be read: doctor", where in done.out.decode() + done.err, done.err)
+    shutil.copytree(LLAMA, home.own / "models" / "b" / "two")
+    done = tern("ls", "--ids", env=home.env)
+    tally.check("beside one that can: ls says so", done.status == 0 and done.out == b"b/two\n" and where in done.err, done.err)
+    same("which is still found", home.path_of("two"), home.own / "models" / "b" / "two")
+    if os.geteuid() == 0:
+        tally.skip("a folder of a model's organisation that may not be read", "root may read all")
+        return
+    (home.own / "models" / "c").mkdir(0)
+    done = tern("ls", "--ids", env={**home.env, "HF_HUB_CACHE": "/nowhere"})
+    (home.own / "models" / "c").chmod(0o700)
+    tally.check("an organisation's folder too", done.status == 0 and "models/c: cannot open" in done.err, done.err)
+
+
 def test_links_that_lead_nowhere(folder):
     """A repo's folder that is a circle of links is in nobody's way."""
     home = Home(folder)
