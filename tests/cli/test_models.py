@@ -111,6 +111,9 @@ def test_ls_of_a_bad_model(folder):
     (place / "config.json").write_text('{"model_type": "odd"}')
     listed = json.loads(tern("ls", "--json", env=home.env).out)
     tally.check("ls says what is wrong, and where", len(listed) == 1 and listed[0]["error"].startswith(f"{place}/config.json: model_type odd"), listed)
+    for flags, want in ((), "1 of these cannot be run: tern ls -v says why"), (("-v",), "model_type odd"):
+        done = tern("ls", *flags, env=home.env)
+        tally.check(f"so does the table {flags}", done.status == 0 and want in done.err, done.err)
 
 
 def test_gguf_names(folder):
