@@ -169,6 +169,11 @@ static void reply(talk *t)
   mem_free(ids);
   bool stopped = status == TERN_E_CANCELLED;
   if (status != TERN_OK && !stopped) {
+    if (status == TERN_E_LIMIT && n > (size_t)session_context(t->session->timeline) &&
+        json_array_size(t->messages) > 1) {
+      const tern_error full = why;
+      err_set(&why, status, "%s; /clear forgets the conversation", full.text);
+    }
     tell_failure(t, why.text);
     drop_last(t);
     return;

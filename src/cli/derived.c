@@ -51,7 +51,9 @@ static tern_status each_entry(derived *d, const char *folder, entry_visit *visit
 {
   DIR *dir = opendir(folder);
   if (!dir)
-    return errno == ENOENT || errno == ENOTDIR ? TERN_OK : err_errno(err, folder, "open");
+    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP /* links that lead nowhere */ ? TERN_OK
+                                                                                               : err_errno(err, folder,
+                                                                                                           "open");
   tern_status status = TERN_OK;
   const struct dirent *e;
   while (status == TERN_OK && (errno = 0, e = readdir(dir)))

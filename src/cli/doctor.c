@@ -51,7 +51,8 @@ typedef struct findings {
   cli_env env;
   size_t models, prepared; /* how many */
   double prepared_bytes;
-  const char *missing[4];
+  tern_error closed; /* a cache that cannot be read */
+  const char *missing[5];
   int n_missing;
 } findings;
 
@@ -85,13 +86,16 @@ static tern_status look(const cli_args *a, findings *f, tern_error *err)
   TRY(env_read(&f->env, err));
   TRY(models_find(&f->env, &list, err));
   f->models = list.n;
+  f->closed = list.closed;
   models_free(&list);
   count_prepared(a->prepared_dir, f);
   if (f->gpus.fault.status != TERN_OK && cuda_driver_there())
     f->missing[f->n_missing++] = f->gpus.fault.text;
   if (f->n_features && ops_simd_best() == SIMD_BASELINE) /* a processor that could have it */
     f->missing[f->n_missing++] = "avx2: without it kernels run in plain C";
-  if (f->models == 0)
+  if (f->closed.status != TERN_OK)
+    f->missing[f->n_missing++] = f->closed.text;
+  else if (f->models == 0)
     f->missing[f->n_missing++] =
         "models: none in the Hugging Face cache or under TERN_HOME (name a directory or a .gguf file)";
   return machine_bandwidth(a->threads ? a->threads : f->env.threads, &f->bandwidth, err);

@@ -106,7 +106,7 @@ static tern_status look_through(const char *root, bool plain, sweep *s, tern_err
   if (!dir)
     return errno == ENOENT ? TERN_OK : err_errno(err, root, "open");
   if (access(root, W_OK) != 0 && (errno == EROFS || errno == EACCES)) { /* a cache that others keep */
-    say("%s: passed over: nothing can be removed there: %s", root, strerror(errno));
+    say("%s: passed over: it may not be written to: %s", root, strerror(errno));
     closedir(dir);
     return TERN_OK;
   }

@@ -171,6 +171,14 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
     env_clear(&env);
     return status;
   }
+  if (list.closed.status != TERN_OK && !list.n) {
+    status = err_set(err, TERN_E_IO, "%s", list.closed.text);
+    env_clear(&env);
+    models_free(&list);
+    return status;
+  }
+  if (list.closed.status != TERN_OK)
+    say_warning("%s: what is in it is not listed", list.closed.text);
   if (a->bare_ids) {
     for (size_t i = 0; i < list.n; i++) {
       err_clean(list.items[i].id);
@@ -182,6 +190,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   }
   json_t *rows = a->json ? json_array() : NULL;
   int width = id_width(&list);
+  size_t broken = 0;
   if (!a->json && list.n)
     out_printf("%-*s  %-12s  %-14s %-8s %-8s  %-18s %7s %10s  %-15s %s\n", width, "id", "revision", "type", "tier",
                "fidelity", "quantisation", "params", "size", "capabilities", "fits");
@@ -189,6 +198,7 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
     survey s;
     place at;
     survey_entry(&env, &list.items[i], &s);
+    broken += !s.runs;
     find_place(&list.items[i], &at);
     if (a->json)
       out_append(&rows, row(&list.items[i], &s, &at));
@@ -198,6 +208,8 @@ tern_status verb_ls(const cli_args *a, tern_error *err)
   }
   if (a->json)
     out_json(rows);
+  else if (broken && !a->verbose)
+    say("%zu of these cannot be run: tern ls -v says why", broken);
   else if (!list.n)
     say("no models in the Hugging Face cache or under TERN_HOME%s", MODELS_HOW_TO_GET);
   models_free(&list);

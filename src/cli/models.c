@@ -11,6 +11,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -169,8 +170,12 @@ static tern_status add_entry(model_list *l, const char *id, char *path, size_t f
       return TERN_OK;
     }
   }
+  if (l->n >= MOST_MODELS) {
+    mem_free(path);
+    return err_set(err, TERN_E_LIMIT, "more than %d models in the caches", MOST_MODELS);
+  }
   char *copy = mem_strdup(id);
-  if (!copy || l->n >= MOST_MODELS || !mem_grow(&l->items, &l->capacity, l->n + 1, sizeof *l->items)) {
+  if (!copy || !mem_grow(&l->items, &l->capacity, l->n + 1, sizeof *l->items)) {
     mem_free(copy);
     mem_free(path);
     return err_nomem(err, "list of models");
@@ -247,6 +252,15 @@ static tern_status add_hub_entry(const char *root, const char *folder, model_lis
   return path ? add_snapshot(out, id, path, other, err) : TERN_OK;
 }
 
+/* A folder of the caches; NULL: it is not there, or cannot be read, which is noted. */
+static DIR *open_folder(const char *path, model_list *l)
+{
+  DIR *dir = opendir(path);
+  if (!dir && errno != ENOENT && l->closed.status == TERN_OK)
+    (void)err_errno(&l->closed, path, "open");
+  return dir;
+}
+
 /* root/NAME and root/ORG/NAME with config.json. */
 static tern_status add_plain_entries(const char *root, const char *name, int depth, const char *id, model_list *out,
                                      tern_error *err)
@@ -257,7 +271,7 @@ static tern_status add_plain_entries(const char *root, const char *name, int dep
     return err_nomem(err, "list of models");
   if (is_model_dir(path))
     return add_entry(out, id, path, 0, false, err);
-  DIR *dir = depth > 0 ? opendir(path) : NULL;
+  DIR *dir = depth > 0 ? open_folder(path, out) : NULL;
   for (struct dirent *e; dir && status == TERN_OK && (e = readdir(dir));) {
     buf longer = {0};
     if (e->d_name[0] == '.' || !is_directory(path, e->d_name))
@@ -281,7 +295,7 @@ bool models_is_root(const char *name)
 /* Looks through one root; plain: the plain layout counts too. */
 static tern_status find_in(const char *root, bool plain, model_list *out, tern_error *err)
 {
-  DIR *dir = root ? opendir(root) : NULL;
+  DIR *dir = root ? open_folder(root, out) : NULL;
   tern_status status = TERN_OK;
   if (!dir)
     return TERN_OK;
@@ -447,7 +461,8 @@ static void how_to_get(const char *model, const char *part, buf *out)
   if (repo && has_repo_form(repo) && part[n] && part[n + 1])
     buf_addf(out, "; `" DOWNLOADER " %s --include '*%s*.gguf'` downloads it", repo, part + n + 1);
   else if (repo && has_repo_form(repo))
-    buf_addf(out, "; `" DOWNLOADER " %s` downloads it, and a directory with the files will do too", model);
+    buf_addf(out, "; `" DOWNLOADER " %s` downloads it, and a directory with the files will do too",
+             ends_with(model, "@") ? repo : model);
   mem_free(repo);
 }
 
@@ -498,6 +513,9 @@ static tern_status match(const model_list *l, const char *model, const char *par
   tern_status status;
   if (count)
     status = err_set(err, TERN_E_NOT_FOUND, "%s: could be any of %zu models, name one: %s", model, count, text);
+  else if (l->closed.status != TERN_OK)
+    status = err_set(err, TERN_E_NOT_FOUND, "%s: no such file, directory or model in what can be read: %s", model,
+                     l->closed.text);
   else
     status = err_set(
         err, TERN_E_NOT_FOUND, "%s: no such file, directory or model%s; %s%s", model, how.failed ? "" : how.data,
@@ -562,6 +580,14 @@ static tern_status resolve_file(const cli_env *env, const model_entry *e, const 
   return status;
 }
 
+/* ":FILE" behind what is no repo of GGUF files. */
+static tern_status no_files(const model_entry *e, const model_name *name, tern_error *err)
+{
+  return err_set(err, TERN_E_NOT_FOUND, "%.*s%s%s: there is no \"%.80s\" to name in it: it is not a repo of GGUF files",
+                 (int)repo_length(e), e->id, name->revision ? "@" : "", name->revision ? name->revision : "",
+                 name->file);
+}
+
 static tern_status resolve_found(const cli_env *env, const model_entry *e, const model_name *name, char **dir,
                                  tern_error *err)
 {
@@ -587,6 +613,8 @@ static tern_status resolve_found(const cli_env *env, const model_entry *e, const
   tern_status status = e->gguf || revision ? gguf_files_find(place, GGUF_IN_REPO, &files, err) : TERN_OK;
   if (status == TERN_OK && files.n)
     status = resolve_file(env, e, place, &files, name, dir, err);
+  else if (status == TERN_OK && name->file)
+    status = no_files(e, name, err);
   else if (status == TERN_OK) {
     *dir = place;
     place = NULL;
@@ -621,7 +649,7 @@ static tern_status resolve_entry(const cli_env *env, const model_entry *e, bool 
                                  tern_error *err)
 {
   if (with_file && !e->gguf && !name->revision)
-    return TERN_E_NOT_FOUND;
+    return no_files(e, name, err);
   if (!with_file && e->gguf && !names_repo(e, name->text))
     name->file = e->gguf; /* the whole id, as ls shows it, or a part of the file's name */
   return resolve_found(env, e, name, dir, err);
@@ -653,6 +681,12 @@ static tern_status resolve_id(const cli_env *env, const char *model, char **dir,
     if (second != TERN_E_NOT_FOUND || strchr(model, '@'))
       status = second == TERN_OK ? second : err_set(err, second, "%s", why.text);
   }
+  if (status == TERN_E_NOT_FOUND &&
+      list.closed.status != TERN_OK) { /* it may be there: a download would mend nothing */
+    status = TERN_E_IO;
+    if (err)
+      err->status = status;
+  }
   models_free(&list);
   return status;
 }
@@ -665,6 +699,8 @@ static tern_status resolve_only(const cli_env *env, char **dir, tern_error *err)
   tern_status status = TERN_OK;
   if (list.n == 1) {
     status = resolve_found(env, &list.items[0], &(model_name){0}, dir, err);
+  } else if (list.n == 0 && list.closed.status != TERN_OK) {
+    status = err_set(err, TERN_E_IO, "no MODEL named, and none in what can be read: %s", list.closed.text);
   } else if (list.n == 0) {
     status = err_set(
         err, TERN_E_NOT_FOUND, "no MODEL named, and neither the Hugging Face cache (%s) nor TERN_HOME (%s) holds one%s",

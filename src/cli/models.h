@@ -29,9 +29,11 @@ typedef struct model_entry {
 typedef struct model_list {
   model_entry *items; /* by id */
   size_t n, capacity;
+  tern_error closed; /* the first folder that could not be looked through, where there is one: more may be in it */
 } model_list;
 
-/* Every model in the Hugging Face cache and under TERN_HOME. A cache that is not there is an empty one. */
+/* Every model in the Hugging Face cache and under TERN_HOME. A cache that is not there is an empty one, and one that
+ * cannot be read (`closed`) is no error by itself. */
 tern_status models_find(const cli_env *env, model_list *out, tern_error *err);
 void models_free(model_list *l);
 /* The places that are looked through, by order; *plain: org/name with config.json counts there, beside the hub's

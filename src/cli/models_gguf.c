@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/map.h"
@@ -37,15 +38,24 @@ static bool is_model(const char *name)
   return ends_with(name, gguf_end) && strncasecmp(name, "mmproj", 6) != 0 && !is_later_part(name);
 }
 
-static tern_status add_file(gguf_files *l, const char *path, tern_error *err)
+static tern_status add_file(gguf_files *l, const char *dir, const char *path, tern_error *err)
 {
+  if (l->n >= MOST_FILES)
+    return err_set(err, TERN_E_LIMIT, "%s: more than %d GGUF files: name one of them by its path", dir, MOST_FILES);
   char *copy = mem_strdup(path);
-  if (!copy || l->n >= MOST_FILES || !mem_grow(&l->items, &l->capacity, l->n + 1, sizeof *l->items)) {
+  if (!copy || !mem_grow(&l->items, &l->capacity, l->n + 1, sizeof *l->items)) {
     mem_free(copy);
     return err_nomem(err, "list of files");
   }
   l->items[l->n++] = copy;
   return TERN_OK;
+}
+
+/* Links to folders are not followed: they lead around in circles, and out of the repo. */
+static bool is_folder(const char *path)
+{
+  struct stat st;
+  return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* DIR/BELOW, of which `below` is "" or ends in a slash. *dense: there are weights of the other kind at the top. */
@@ -66,8 +76,8 @@ static tern_status look_through(const char *dir, const char *below, int depth, g
     else if (!*below && ends_with(e->d_name, ".safetensors"))
       *dense = true;
     else if (is_model(e->d_name) && file_is_regular(path))
-      status = add_file(l, inside.data, err);
-    else if (depth > 0 && file_is_directory(path)) {
+      status = add_file(l, dir, inside.data, err);
+    else if (depth > 0 && is_folder(path)) {
       buf_addc(&inside, '/');
       status = inside.failed ? err_nomem(err, "path") : look_through(dir, inside.data, depth - 1, l, dense, err);
     }
@@ -115,24 +125,30 @@ bool gguf_files_there(const char *dir, int depth)
 
 /* ---- which one is meant ---- */
 
-static bool is_named(const char *file, const char *wanted)
+/* How well `wanted` names a file, rising. */
+typedef enum naming { NAMES_NOT, NAMES_PART, NAMES_FILE, NAMES_PATH, NAMES_EXACTLY } naming;
+
+static naming how_named(const char *file, const char *wanted)
 {
   const char *slash = strrchr(file, '/');
-  return !strcasecmp(file, wanted) || (slash && !strcasecmp(slash + 1, wanted));
+  if (!wanted)
+    return NAMES_PART;
+  if (!strcmp(file, wanted))
+    return NAMES_EXACTLY;
+  if (!strcasecmp(file, wanted))
+    return NAMES_PATH;
+  if (slash && !strcasecmp(slash + 1, wanted))
+    return NAMES_FILE;
+  return strcasestr(file, wanted) ? NAMES_PART : NAMES_NOT;
 }
 
-static bool is_meant(const char *file, const char *wanted)
-{
-  return !wanted || strcasestr(file, wanted);
-}
-
-/* "a, b and 3 more" of those that are meant; of all where none is. */
-static void name_files(const gguf_files *l, const char *before, const char *wanted, buf *out)
+/* "a, b and 3 more" of those that are named so. */
+static void name_files(const gguf_files *l, const char *before, const char *wanted, naming how, buf *out)
 {
   size_t named = 0;
   buf_adds(out, "");
   for (size_t i = 0; i < l->n; i++) {
-    if (!is_meant(l->items[i], wanted))
+    if (how_named(l->items[i], wanted) != how)
       continue;
     if (named < FILES_NAMED)
       buf_addf(out, "%s%s%s", named ? ", " : "", before, l->items[i]);
@@ -146,18 +162,23 @@ tern_status gguf_files_pick(const gguf_files *l, const char *dir, const char *id
                             const char *wanted, char **path, tern_error *err)
 {
   const char *found = NULL;
-  size_t meant = 0;
-  for (size_t i = 0; i < l->n && !(wanted && found && is_named(found, wanted)); i++)
-    if (is_meant(l->items[i], wanted)) {
-      meant++;
-      found = !found || (wanted && is_named(l->items[i], wanted)) ? l->items[i] : found;
+  size_t meant = 0; /* by the best of the names */
+  naming best = NAMES_NOT;
+  for (size_t i = 0; i < l->n; i++) {
+    naming how = how_named(l->items[i], wanted);
+    if (how > best) {
+      best = how;
+      meant = 0;
     }
-  if (meant == 1 || (meant && wanted && is_named(found, wanted))) {
+    if (how != NAMES_NOT && how == best)
+      found = meant++ ? found : l->items[i];
+  }
+  if (meant == 1) {
     *path = path_join(dir, found);
     return *path ? TERN_OK : err_nomem(err, "path");
   }
   buf names = {0};
-  name_files(l, before, meant ? wanted : NULL, &names);
+  name_files(l, before, wanted, best, &names);
   tern_status status = TERN_E_UNSUPPORTED; /* and not NOT_FOUND: a download would mend nothing */
   if (names.failed)
     status = err_nomem(err, "list of files");

@@ -2,7 +2,7 @@
  *
  * A directory counts as one where it has .gguf files and no .safetensors file: GGUF repos often have a config.json too,
  * which says nothing about the weights. Of a model in parts the first is named; projectors of images ("mmproj...") are
- * no models. What a file becomes is models_import's business.
+ * no models. Links to folders are not followed. What a file becomes is models_import's business.
  */
 #ifndef TERN_CLI_MODELS_GGUF_H
 #define TERN_CLI_MODELS_GGUF_H
@@ -23,8 +23,9 @@ void gguf_files_free(gguf_files *l);
 /* Whether it finds any. */
 bool gguf_files_there(const char *dir, int depth);
 
-/* The file that is meant (mem_free): the only one; with `wanted` the one of that path or name, else the only one that
- * has it in its path, whatever its case. `id` begins the messages, and `before` the names of the files in them. */
+/* The file that is meant (mem_free): the only one; with `wanted` the one of that path, else the only one of
+ * that name, else the only one that has it in its path, whatever its case. `id` begins the messages, and `before` the
+ * names of the files in them. */
 tern_status gguf_files_pick(const gguf_files *l, const char *dir, const char *id, const char *before,
                             const char *wanted, char **path, tern_error *err);
 

@@ -222,16 +222,22 @@ static bool is_told(const model_list *l, size_t i)
   return i && e->gguf && before->gguf && strcspn(before->id, ":") == n && !strncmp(e->id, before->id, n);
 }
 
-/* ORG/NAME:FILE, as ls shows it. */
+/* ORG/NAME:FILE, as ls shows it; or behind such a repo's name what names no file. */
 static tern_status one_file(const model_list *l, const char *id, tern_error *err)
 {
   size_t n = strcspn(id, ":");
-  for (size_t i = 0; i < l->n; i++)
-    if (l->items[i].gguf && id[n] && !strncmp(l->items[i].id, id, n) &&
-        (l->items[i].id[n] == ':' || !l->items[i].id[n]))
-      return err_set(err, TERN_E_UNSUPPORTED, "%s: is one file of a repo, and rm removes repos: tern rm %.*s", id,
-                     (int)n, id);
-  return TERN_OK;
+  bool of_repo = false, is_file = false;
+  for (size_t i = 0; i < l->n && id[n]; i++) {
+    const model_entry *e = &l->items[i];
+    if (e->gguf && !strncmp(e->id, id, n) && (e->id[n] == ':' || !e->id[n])) {
+      of_repo = true;
+      is_file |= !strcmp(e->gguf, id + n + 1);
+    }
+  }
+  if (!of_repo)
+    return TERN_OK;
+  return err_set(err, TERN_E_UNSUPPORTED, "%s: %s, and rm removes repos: tern rm %.*s", id,
+                 is_file ? "is one file of a repo" : "no file of the repo has this name", (int)n, id);
 }
 
 /* Nothing has this whole id: what it is a part of is told. */
@@ -250,6 +256,8 @@ static tern_status not_there(const cli_env *env, const char *id, tern_error *err
   tern_status status = one_file(&list, id, err);
   if (status == TERN_OK && matches.failed)
     status = err_nomem(err, "list of models");
+  else if (status == TERN_OK && !found && list.closed.status != TERN_OK)
+    status = err_set(err, TERN_E_IO, "%s: no model of this whole id in what can be read: %s", id, list.closed.text);
   else if (status == TERN_OK && !found)
     status = err_set(err, TERN_E_NOT_FOUND, "%s: no model of this whole id (tern ls shows them)", id);
   else if (status == TERN_OK)

@@ -153,6 +153,8 @@ tern_status verb_run(const cli_args *a, tern_error *err)
     status = answer_open(a, dir, &r, err);
     if (status == TERN_OK)
       status = prompt_ids(&r, text, length, &ids, &n, err);
+    if (status == TERN_OK && !n) /* bad input, not bad usage */
+      status = err_set(err, TERN_E_FORMAT, "prompt: it has no tokens");
     if (status == TERN_OK)
       status = answer_open_grammar(&r, ids, n, !a->raw && answer_has_template(&r), err);
     if (status == TERN_OK)

@@ -231,7 +231,7 @@ static tern_status read_stream(FILE *f, const char *name, char **text, size_t *l
     }
     n = fread(data + used, 1, READ_AT_ONCE, f);
     used += n;
-  } while (n > 0 && used <= MOST_TEXT);
+  } while (n > 0 && used <= MOST_TEXT && !feof(f)); /* a terminal's end is told once */
   tern_status status = TERN_OK;
   if (ferror(f))
     status = err_set(err, TERN_E_IO, "%s: read: %s", name, strerror(errno));

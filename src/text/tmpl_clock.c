@@ -65,7 +65,7 @@ tern_status tmpl_clock_parse(const char *text, size_t n, tmpl_clock *out, tern_e
 {
   tmpl_clock c = {0};
   if (!parse_date(text, n, &c) || !parse_time(text + 10, n - 10, &c))
-    return err_set(err, TERN_E_USAGE, "now: '%.*s' is not a time such as 2026-01-15T12:00:00", (int)(n > 60 ? 60 : n),
+    return err_set(err, TERN_E_FORMAT, "now: '%.*s' is not a time such as 2026-01-15T12:00:00", (int)(n > 60 ? 60 : n),
                    text);
   *out = c;
   return TERN_OK;

@@ -313,6 +313,8 @@ def test_render():
         expect("a syntax error", 1, "render", "--json", file, "--template", template)
         file.write_text("{")
         expect("a request that is no JSON", 1, "render", MODEL, "--json", file, err="request.json")
+        file.write_text(json.dumps({**request, "now": "x"}))
+        expect("a time that is none", 1, "render", MODEL, "--json", file, err="request.json: now: 'x' is not a time")
         expect("a request that is not there", 1, "render", MODEL, "--json", f"{folder}/none.json", err="none.json")
 
 
@@ -616,6 +618,22 @@ def test_speculation():
         vocab[first], vocab[second] = vocab[second], vocab[first]
         (stranger / "tokenizer.json").write_text(json.dumps(words))
         expect("another vocabulary", 1, "run", MODEL, "x", "--draft-model", stranger, err=r"its vocabulary is another: token 100 is")
+
+
+def test_no_prompt():
+    """A prompt of no tokens is bad input; one that no longer fits says what helps."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = st.copy_model(MODEL, Path(folder) / "model")
+        names = json.loads((model / "tokenizer.json").read_text())
+        names["post_processor"] = None
+        (model / "tokenizer.json").write_text(json.dumps(names))
+        for words in ("",), ("-",):
+            expect(f"a prompt of no tokens: {words}", 1, "run", model, "--raw", *words, err="prompt: it has no tokens")
+    for flags, want in (("--max-tokens", "-1"), True), (("--max-tokens", "1"), False):
+        done = tern("chat", MODEL, *flags, "--ignore-eos", stdin=b"hello\nmore\n")
+        tally.check(f"a conversation that fills the context: {flags}", ("; /clear forgets the conversation" in done.err) == want, done.err)
+    done = tern("chat", MODEL, stdin=b"hello " * 2000 + b"\n")
+    tally.check("a first message that is too long has no conversation to forget", done.status == 1 and "positions" in done.err and "/clear" not in done.err, done.err)
 
 
 def test_prompt():

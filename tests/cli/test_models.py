@@ -111,6 +111,79 @@ def test_ls_of_a_bad_model(folder):
     (place / "config.json").write_text('{"model_type": "odd"}')
     listed = json.loads(tern("ls", "--json", env=home.env).out)
     tally.check("ls says what is wrong, and where", len(listed) == 1 and listed[0]["error"].startswith(f"{place}/config.json: model_type odd"), listed)
+    for flags, want in ((), "1 of these cannot be run: tern ls -v says why"), (("-v",), "model_type odd"):
+        done = tern("ls", *flags, env=home.env)
+        tally.check(f"so does the table {flags}", done.status == 0 and want in done.err, done.err)
+
+
+def test_gguf_names(folder):
+    """Which of a repo's GGUF files a name means: never silently one of two."""
+    home = Home(folder)
+    seeds = HERE.parent / "fuzz" / "corpus" / "gguf"
+    two = Path(folder) / "two"
+    for place, seed in ("Q4/model.gguf", "llama"), ("Q8/model.gguf", "qwen2"), ("Q8/model.gguf.gguf", "qwen2"):
+        (two / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(seeds / f"{seed}.gguf", two / place)
+    snapshot = home.in_hub("org/two", model=two)
+    home.in_hub("org/st", "b" * 40)
+    said = home.path_of("org/two:model.gguf")
+    tally.check("two files of one name: neither is taken", said.startswith("exit 1") and "holds 2 GGUF files" in said and "org/two:Q4/model.gguf, org/two:Q8/model.gguf" in said and "gguf.gguf" not in said, said)
+    for name in "Q4/model.gguf", "q8/MODEL.gguf", "model.gguf.gguf":
+        said = home.path_of(f"org/two:{name}")
+        tally.check(f"but by its path, or a name of its own: {name}", "/imports/" in said, said)
+    for name in "org/st@main:nonsense", "org/st@" + "b" * 40 + ":nonsense", "org/st:foo@bar":
+        said = home.path_of(name)
+        tally.check(f"a file of what holds none: {name}", said.startswith("exit 1: tern: error: org/st") and name.partition(":")[2] in said and "not a repo of GGUF files" in said, said)
+    said = home.path_of("org/none@")
+    tally.check("a revision of no letters is not advised", said.startswith("exit 1") and "org/none@: no such" in said and "org/none@`" not in said, said)
+    for file, what in ("nonsense", "no file of the repo has this name"), ("Q4/model.gguf", "is one file of a repo"):
+        done = tern("rm", f"org/two:{file}", "--yes", env=home.env)
+        tally.check(f"rm of one file: {file}", done.status == 1 and what in done.error_line and done.error_line.endswith("tern rm org/two"), done.err)
+    (snapshot / "around").symlink_to(".")
+    (snapshot / "out").symlink_to(two)
+    listed = tern("ls", "--ids", env=home.env).out.decode().split()
+    same("links to folders are not followed", listed, ["org/st", "org/two:Q4/model.gguf", "org/two:Q8/model.gguf", "org/two:Q8/model.gguf.gguf"])
+    many = Path(folder) / "many"
+    many.mkdir()
+    for i in range(10001):
+        (many / f"{i}.gguf").touch()
+    said = home.path_of(many)
+    tally.check("more files than are listed", said.startswith("exit 1") and "more than 10000 GGUF files" in said, said)
+
+
+def test_closed(folder):
+    """A cache that cannot be read is not an empty one."""
+    home = Home(folder)
+    home.hub.write_text("no folder")
+    where = f"{home.hub}: cannot open: Not a directory"
+    for words in ("ls",), ("ls", "--json"), ("ls", "--ids"), ("inspect", "org/t"), ("inspect", "org/t:Q4"), ("inspect", "org/t@main"), ("run", "hello there"), ("run", "org/t", "hello", "--yes"):
+        done = tern(*words, env=home.env)
+        tally.check(f"a cache that cannot be read: {words}", done.status == 1 and where in done.error_line and "tern pull" not in done.err, done.err)
+    done = tern("doctor", env=home.env)
+    tally.check("a cache that cannot be read: doctor", where in done.out.decode() + done.err, done.err)
+    shutil.copytree(LLAMA, home.own / "models" / "b" / "two")
+    done = tern("ls", "--ids", env=home.env)
+    tally.check("beside one that can: ls says so", done.status == 0 and done.out == b"b/two\n" and where in done.err, done.err)
+    same("which is still found", home.path_of("two"), home.own / "models" / "b" / "two")
+    if os.geteuid() == 0:
+        tally.skip("a folder of a model's organisation that may not be read", "root may read all")
+        return
+    (home.own / "models" / "c").mkdir(0)
+    done = tern("ls", "--ids", env={**home.env, "HF_HUB_CACHE": "/nowhere"})
+    (home.own / "models" / "c").chmod(0o700)
+    tally.check("an organisation's folder too", done.status == 0 and "models/c: cannot open" in done.err, done.err)
+
+
+def test_links_that_lead_nowhere(folder):
+    """A repo's folder that is a circle of links is in nobody's way."""
+    home = Home(folder)
+    home.in_hub("org/tiny")
+    (home.own / "prepared" / ("0" * 64)).mkdir(parents=True)
+    (home.hub / "models--x--loop").symlink_to("models--x--loop")
+    for words in ("gc",), ("rm", "org/tiny"):
+        done = tern(*words, "--yes", env=home.env)
+        tally.check(f"{words[0]} beside a circle of links", done.status == 0, done.err)
+    tally.check("which stays", (home.hub / "models--x--loop").is_symlink() and not (home.hub / "models--org--tiny").exists())
 
 
 def test_own(folder):

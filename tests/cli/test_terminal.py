@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import termios
@@ -331,6 +332,26 @@ def on_terminal(*args):
     return said.decode()
 
 
+def test_text():
+    """A text that is typed ends with one Ctrl-D."""
+    reader, writer = os.pipe()
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([BINARY, "tokenize", MODEL], stdin=follower, stdout=writer)
+    os.close(writer)
+    os.close(follower)
+    os.write(leader, b"some text\n\4")
+    try:
+        status = process.wait(DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        status = "hangs"
+    process.wait()
+    said = os.read(reader, 65536)
+    os.close(reader)
+    os.close(leader)
+    tally.check("a typed text ends with one Ctrl-D", status == 0 and said == tern("tokenize", MODEL, "some text\n").out, f"{status}: {said}")
+
+
 def test_inspect():
     short, whole = on_terminal("inspect", MODEL), on_terminal("inspect", MODEL, "-v")
     tensor = "model.layers.0.self_attn.q_proj.weight"
@@ -381,6 +402,7 @@ def main():
         else:
             tally.skip("line editing", "tern was built without libedit")
         test_plain(folder)
+        test_text()
         test_inspect()
         test_progress()
     return tally.close()
