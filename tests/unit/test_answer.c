@@ -557,6 +557,8 @@ static void refusals(void **state)
       {"json_tools", "{\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"type\": \"string\"}}}", false, false,
        "arguments are an object"},
       {"json_tools", "{\"$ref\": \"#/$defs/b\", \"$defs\": {\"a\": {}}}", false, false, "arguments are an object"},
+      {"json_tools", "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": 1000000000000000000}}}", false,
+       false, "from 0 to 10^15"},
       {"json_tools", "{\"properties\": {\"a\": {\"not\": {}}}}", false, false, "tools[0].parameters.properties.a.not"},
       {"json_tools", "{\"properties\": {\"a\": {\"$ref\": \"#/$defs/a\"}}, \"$defs\": {\"a\": {\"not\": {}}}}", false,
        false, "tools[0].parameters.$defs.a.not"},
