@@ -147,7 +147,7 @@ static tern_status build_number(builder *b, json_t **out)
   TRY(scan_number(&b->scan, "a value", &text, &whole));
   if (whole && to_integer(text, &integer))
     return made(b, json_integer(integer), out);
-  if (whole && b->digits && text.n <= MOST_DIGITS)
+  if (whole && b->digits && text.n - (*text.s == '-') <= MOST_DIGITS)
     return build_digits(b, text, out);
   char small[64], *terminated = small;
   if (text.n < sizeof small) {
@@ -351,22 +351,37 @@ json_t *jsonu_drop_digits(json_t *value, const char *const *kept)
   return NULL;
 }
 
+/* Behind the string whose first quote is at s. */
+static const char *behind_string(const char *s)
+{
+  for (s++; *s && *s != '"'; s++)
+    if (*s == '\\' && s[1])
+      s++;
+  return s + (*s == '"');
+}
+
+/* Digits that make a string of `from`, which ends with a quote; 0: it is another. */
+static size_t digits_in(const char *from)
+{
+  size_t minus = *from == '-', n = strspn(from + minus, "0123456789");
+  return n && from[minus + n] == '"' ? minus + n : 0;
+}
+
 void jsonu_write_digits(char *text)
 {
   static const char mark[] = "\"\\u0000int:";
-  char *to = text, *from = text;
-  for (char *at = strstr(from, mark); at; at = strstr(from, mark)) {
-    size_t n = (size_t)(at - from);
-    memmove(to, from, n);
+  char *to = text;
+  for (const char *from = text; *from;) {
+    bool quote = *from == '"', marked = quote && !strncmp(from, mark, sizeof mark - 1);
+    const char *begin = marked ? from + sizeof mark - 1 : from;
+    size_t digits = marked ? digits_in(begin) : 0;
+    const char *next = quote ? behind_string(from) : from + 1;
+    size_t n = digits ? digits : (size_t)(next - from);
+    memmove(to, digits ? begin : from, n);
     to += n;
-    from = at + sizeof mark - 1;
-    n = strcspn(from, "\"");
-    memmove(to, from, n);
-    to += n;
-    from += n + (from[n] == '"');
+    from = next;
   }
-  if (from != text)
-    memmove(to, from, strlen(from) + 1);
+  *to = '\0';
 }
 
 tern_status jsonu_file(const char *path, size_t limit, json_t **out, tern_error *err)

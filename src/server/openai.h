@@ -39,7 +39,7 @@ typedef struct oai_request {
   bool no_tools;       /* tool_choice "none": the model is shown none */
   bool one_call;       /* the answer ends after its first call */
   bool forced;         /* it is to be calls */
-  json_t *allowed;     /* names of the tools that it may call; NULL: all */
+  json_t *allowed;     /* an object of the names of the tools that it may call; NULL: all */
   const char *effort;  /* reasoning_effort; NULL: not said */
   bool formed;         /* the answer is to be JSON, under `schema`, which is NULL where it is to be any object */
   const json_t *schema;

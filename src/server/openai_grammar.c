@@ -26,10 +26,7 @@ static const json_t *function_at(const oai_request *r, size_t i)
 
 static bool is_allowed(const oai_request *r, const char *name)
 {
-  for (size_t i = 0; i < json_array_size(r->allowed); i++)
-    if (!strcmp(json_string_value(json_array_get(r->allowed, i)), name))
-      return true;
-  return !r->allowed;
+  return !r->allowed || json_object_get(r->allowed, name);
 }
 
 static bool is_strict(const json_t *function)
@@ -45,9 +42,9 @@ static bool asks(const oai_request *r)
   return any;
 }
 
-/* The tools that may be called, with the schemas that bind. */
-static bool choose_tools(const oai_request *r, const json_t *nothing, answer_tool *out, tool_row *rows, size_t *n,
-                         oai_fault *fault)
+/* The tools that may be called, with the schemas that bind. `names`: an empty object, which gets theirs. */
+static bool choose_tools(const oai_request *r, const json_t *nothing, json_t *names, answer_tool *out, tool_row *rows,
+                         size_t *n, oai_fault *fault)
 {
   const char *within = r->tool_schema ? r->tool_schema : "function.parameters";
   for (size_t i = 0; i < json_array_size(r->tools); i++) {
@@ -56,9 +53,12 @@ static bool choose_tools(const oai_request *r, const json_t *nothing, answer_too
     bool binds = r->forced || is_strict(function);
     if (!is_allowed(r, name))
       continue;
-    for (size_t k = 0; k < *n; k++)
-      if (!strcmp(out[k].name, name))
-        return oai_wrong(fault, "tools", "element %zu: a second function \"%.60s\"", i, name);
+    if (json_object_get(names, name))
+      return oai_wrong(fault, "tools", "element %zu: a second function \"%.60s\"", i, name);
+    if (json_object_set_new_nocheck(names, name, json_true())) {
+      err_nomem(&fault->err, "tools");
+      return false;
+    }
     snprintf(rows[*n].place, sizeof rows[*n].place, "tools[%zu].%s", i, within);
     if (!schema || json_is_null(schema))
       schema = nothing;
@@ -123,12 +123,13 @@ bool oai_settle_grammar(const server *s, oai_request *r, oai_fault *fault)
   }
   answer_tool *tools = mem_array(most + 1, sizeof *tools);
   tool_row *rows = mem_array(most + 1, sizeof *rows);
-  json_t *nothing = json_pack("{ss s{}}", "type", "object", "properties");
-  bool well = tools && rows && nothing;
+  json_t *nothing = json_pack("{ss s{}}", "type", "object", "properties"), *names = json_object();
+  bool well = tools && rows && nothing && names;
   if (!well)
     err_nomem(&fault->err, "tools");
-  well = well && choose_tools(r, nothing, tools, rows, &n, fault) && open_grammar(s, r, tools, n, fault);
+  well = well && choose_tools(r, nothing, names, tools, rows, &n, fault) && open_grammar(s, r, tools, n, fault);
   json_decref(nothing);
+  json_decref(names);
   mem_free(tools);
   mem_free(rows);
   return well;

@@ -150,7 +150,8 @@ static bool fix_arguments(json_t *function, size_t at, oai_fault *fault)
     return wrong_at(fault, at, "arguments of a tool call", "must be the text of a JSON object");
   bool finite = jsonu_finite(parsed);
   json_object_set_new(function, "arguments", parsed);
-  return finite || wrong_at(fault, at, "arguments of a tool call", "NaN and infinities are not JSON");
+  return finite || wrong_at(fault, at, "arguments of a tool call",
+                            "has NaN, an infinity, or a number that is too long or too large");
 }
 
 static bool fix_each_call(const json_t *calls, size_t at, oai_fault *fault)

@@ -57,11 +57,11 @@ static bool allow(const json_t *one, oai_request *r, oai_fault *fault)
 {
   const char *type = json_string_value(json_object_get(one, "type"));
   const json_t *function = json_object_get(one, "function");
-  json_t *name = json_object_get(function, "name");
+  const json_t *name = json_object_get(function, "name");
   if (!type || strcmp(type, "function") != 0 || json_object_size(one) != 2 || json_object_size(function) != 1 ||
       !json_string_length(name))
     return wrong_choice(fault);
-  if (json_array_append(r->allowed, name) == 0)
+  if (json_object_set_new_nocheck(r->allowed, json_string_value(name), json_true()) == 0)
     return true;
   err_nomem(&fault->err, "tool_choice");
   return false;
@@ -90,7 +90,7 @@ bool oai_read_tool_choice(const server *s, const json_t *value, oai_request *r, 
     return true;
   if (!type)
     return wrong_choice(fault);
-  r->allowed = json_array();
+  r->allowed = json_object();
   if (!strcmp(type, "allowed_tools") && json_object_size(value) == 2)
     return allow_several(json_object_get(value, "allowed_tools"), r, fault);
   r->forced = true;
@@ -173,27 +173,43 @@ static bool choose_calls(const server *s, oai_request *r, oai_fault *fault)
   return unsupported(fault);
 }
 
-static bool has_tool(const json_t *tools, const char *name)
+/* The names of all tools, as keys. NULL: no memory. */
+static json_t *names_of(const json_t *tools)
 {
-  for (size_t i = 0; i < json_array_size(tools); i++) {
+  json_t *names = json_object();
+  for (size_t i = 0; i < json_array_size(tools) && names; i++) {
     const json_t *function = json_object_get(json_array_get(tools, i), "function");
-    if (!strcmp(json_string_value(json_object_get(function, "name")), name))
-      return true;
+    if (json_object_set_new_nocheck(names, json_string_value(json_object_get(function, "name")), json_true()) == 0)
+      continue;
+    json_decref(names);
+    return NULL;
   }
-  return false;
+  return names;
 }
 
 /* What is to be called must be there. */
 static bool check_choice(const oai_request *r, oai_fault *fault)
 {
-  if ((r->forced || r->allowed) && !r->tools)
+  const char *name;
+  json_t *value;
+  bool well = true;
+  if (!r->forced && !r->allowed)
+    return true;
+  if (!r->tools)
     return oai_wrong(fault, "tool_choice", "there are no tools to call");
-  for (size_t i = 0; i < json_array_size(r->allowed); i++) {
-    const char *name = json_string_value(json_array_get(r->allowed, i));
-    if (!has_tool(r->tools, name))
-      return oai_wrong(fault, "tool_choice", "there is no tool \"%.60s\"", name);
+  json_t *names = names_of(r->tools);
+  if (!names) {
+    err_nomem(&fault->err, "tools");
+    return false;
   }
-  return true;
+  json_object_foreach(r->allowed, name, value)
+  {
+    well = json_object_get(names, name) || oai_wrong(fault, "tool_choice", "there is no tool \"%.60s\"", name);
+    if (!well)
+      break;
+  }
+  json_decref(names);
+  return well;
 }
 
 bool oai_settle_tools(const server *s, oai_request *r, oai_fault *fault)

@@ -32,6 +32,7 @@ typedef struct call_form {
   const char *tag;     /* that may stand before all calls; NULL: none */
   const char *between; /* calls of one block; NULL: nothing but blanks */
   const member_form *members;
+  bool cuts; /* the reader looks for the end before it reads JSON, so that no string may have it */
 } call_form;
 
 static const member_form qwen_members = {.argument = "<parameter=",
@@ -92,17 +93,20 @@ static const call_form forms[] = {
      .behind = ":",
      .id = ID_DIGITS,
      .behind_id = "<|tool_call_argument_begin|>",
-     .end = "<|tool_call_end|>"},
+     .end = "<|tool_call_end|>",
+     .cuts = true},
     {.format = "deepseek_v31",
      .block = BLOCK_MANY,
      .before = "<｜tool▁call▁begin｜>",
      .behind = "<｜tool▁sep｜>",
-     .end = "<｜tool▁call▁end｜>"},
+     .end = "<｜tool▁call▁end｜>",
+     .cuts = true},
     {.format = "deepseek_v31",
      .block = BLOCK_MANY,
      .before = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
      .behind = "\n```json\n",
-     .end = "\n```<｜tool▁call▁end｜>"},
+     .end = "\n```<｜tool▁call▁end｜>",
+     .cuts = true},
     {.format = "qwen3_coder", .block = BLOCK_EACH, .before = "<function=", .behind = ">\n", .members = &qwen_members},
     {.format = "seed_oss", .block = BLOCK_EACH, .before = "<function=", .behind = ">\n", .members = &qwen_members},
     {.format = "minimax_m2",
@@ -164,6 +168,8 @@ typedef struct emitter {
   schema_compiler *c;
   const answer_form *form;
   uint32_t *arguments; /* [n_tools]: rules; of what is between tags with the call's end */
+  const json_t **seen; /* [n_seen], SCHEMA_MOST at most: schemas that are objects, or are still to be looked at */
+  size_t n_seen;
   tern_error *err;
 } emitter;
 
@@ -200,33 +206,69 @@ static bool says_nothing(const json_t *schema)
   return true;
 }
 
-/* Whether all that a schema lets through are objects, as arguments are. */
-static tern_status is_object(const json_t *root, const json_t *schema, int depth, bool *is, tern_error *err)
+/* Notes a schema that is still to be looked at, once however many say it: every schema is looked at once, and there are
+ * no more of them than the compiler takes. */
+static tern_status look_at(emitter *e, const answer_tool *t, const json_t *schema)
+{
+  for (size_t i = 0; i < e->n_seen; i++)
+    if (e->seen[i] == schema)
+      return TERN_OK;
+  if (e->n_seen == SCHEMA_MOST)
+    return err_set(e->err, TERN_E_LIMIT, "%s: too large: more than %d schemas say what arguments are", t->place,
+                   SCHEMA_MOST);
+  e->seen[e->n_seen++] = schema;
+  return TERN_OK;
+}
+
+/* What a schema leaves to others, which are to be looked at; false: it says itself that it is an object, or is none. */
+static tern_status look_behind(emitter *e, const answer_tool *t, const json_t *schema, bool *others)
 {
   static const char *const lists[] = {"anyOf", "oneOf", "allOf"};
-  const char *type = json_string_value(json_object_get(schema, "type"));
   const char *ref = json_string_value(json_object_get(schema, "$ref"));
-  *is = false;
-  if (!json_is_object(schema) || depth > 8 || json_is_true(json_object_get(schema, "nullable")))
-    return TERN_OK;
+  const json_t *target = NULL;
+  *others = false;
   if (ref) {
-    const json_t *target = NULL;
     if (*ref == '#')
-      TRY(schema_find(root, ref, &target, err));
-    return target ? is_object(root, target, depth + 1, is, err) : TERN_OK;
+      TRY(schema_find(t->schema, ref, &target, e->err));
+    *others = target != NULL;
+    return target ? look_at(e, t, target) : TERN_OK;
   }
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     const json_t *list = json_object_get(schema, lists[i]);
     if (!list)
       continue;
-    *is = json_array_size(list) > 0;
-    for (size_t k = 0; k < json_array_size(list) && *is; k++)
-      TRY(is_object(root, json_array_get(list, k), depth + 1, is, err));
+    *others = json_array_size(list) > 0;
+    for (size_t k = 0; k < json_array_size(list); k++)
+      TRY(look_at(e, t, json_array_get(list, k)));
     return TERN_OK;
   }
-  *is = type ? !strcmp(type, "object")
-             : !json_object_get(schema, "type") &&
-                   (json_object_get(schema, "properties") || json_object_get(schema, "additionalProperties"));
+  return TERN_OK;
+}
+
+static bool says_object(const json_t *schema)
+{
+  const json_t *type = json_object_get(schema, "type");
+  if (json_object_get(schema, "$ref") || json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf") ||
+      json_object_get(schema, "allOf"))
+    return false;
+  if (type)
+    return json_is_string(type) && !strcmp(json_string_value(type), "object");
+  return json_object_get(schema, "properties") || json_object_get(schema, "additionalProperties");
+}
+
+/* All that the tool's schema lets through must be objects, as arguments are. */
+static tern_status check_object(emitter *e, const answer_tool *t)
+{
+  size_t at = e->n_seen;
+  TRY(look_at(e, t, t->schema));
+  for (; at < e->n_seen; at++) {
+    const json_t *schema = e->seen[at];
+    bool others = false, plain = json_is_object(schema) && !json_is_true(json_object_get(schema, "nullable"));
+    if (plain)
+      TRY(look_behind(e, t, schema, &others));
+    if (!plain || (!others && !says_object(schema)))
+      return err_set(e->err, TERN_E_USAGE, "%s: arguments are an object: its type must say so", t->place);
+  }
   return TERN_OK;
 }
 
@@ -248,7 +290,6 @@ static tern_status emit_members(emitter *e, const member_form *w)
 static tern_status add_arguments(emitter *e, size_t i)
 {
   const answer_tool *t = &e->form->tools[i];
-  bool is = false;
   e->arguments[i] = e->c->rules[RULE_OBJECT];
   if (!t->schema || (json_is_object(t->schema) && says_nothing(t->schema)))
     return TERN_OK;
@@ -256,9 +297,7 @@ static tern_status add_arguments(emitter *e, size_t i)
   if (!root)
     return err_nomem(e->err, "schema");
   *root = (schema_root){t->schema, t->place};
-  TRY(is_object(t->schema, t->schema, 0, &is, e->err));
-  if (!is)
-    return err_set(e->err, TERN_E_USAGE, "%s: arguments are an object: its type must say so", t->place);
+  TRY(check_object(e, t));
   e->arguments[i] = schema_add(e->c, root);
   return TERN_OK;
 }
@@ -460,7 +499,8 @@ tern_status calls_emit(schema_compiler *c, const answer_form *form, uint32_t blo
   size_t n = 0;
   bool each = false;
   e.arguments = arena_zalloc(&c->memory, (form->n_tools + 1) * sizeof *e.arguments);
-  if (!e.arguments)
+  e.seen = arena_alloc(&c->memory, SCHEMA_MOST * sizeof *e.seen);
+  if (!e.arguments || !e.seen)
     return err_nomem(err, "schema");
   for (size_t i = 0; i < FORMS; i++)
     if (is_of(&forms[i], form->calls)) {
@@ -469,7 +509,7 @@ tern_status calls_emit(schema_compiler *c, const answer_form *form, uint32_t blo
       calls[n++] = gram_rule(c->g);
     }
   const member_form *members = own[0]->members; /* a format with tags has one form */
-  c->no_angle = members && !form->value; /* JSON that is the answer is not to suffer from what tags may not have */
+  c->no_angle = members || own[0]->cuts;
   for (size_t i = 0; i < form->n_tools; i++)
     if (members)
       e.arguments[i] = gram_rule(c->g);

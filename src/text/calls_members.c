@@ -55,22 +55,6 @@ static bool is_plain_json(const json_t *schema)
   return is && !json_is_true(json_object_get(schema, "nullable"));
 }
 
-/* A pattern may want the very letters that end a value. */
-static bool has_pattern(const json_t *schema)
-{
-  const char *key;
-  json_t *value;
-  for (size_t i = 0; i < json_array_size(schema); i++)
-    if (has_pattern(json_array_get(schema, i)))
-      return true;
-  json_object_foreach((json_t *)(uintptr_t)schema, key, value)
-  {
-    if ((!strcmp(key, "pattern") && json_is_string(value)) || has_pattern(value))
-      return true;
-  }
-  return false;
-}
-
 /* A string or null, and nothing more of either. */
 static bool is_string_or_null(const json_t *schema)
 {
@@ -135,7 +119,7 @@ static tern_status emit_value(schema_compiler *c, const schema_item *at, const m
   grammar *g = c->g;
   written way = way_of(at->schema, w);
   bool json = way == WRITTEN_JSON;
-  if (way == WRITTEN_NOT || (json && has_pattern(at->schema)))
+  if (way == WRITTEN_NOT)
     return err_set(err, TERN_E_USAGE,
                    "%s: what this says is not enforced in the format of this model's calls, which writes arguments "
                    "between tags",

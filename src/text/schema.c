@@ -13,7 +13,7 @@
 
 #include "text/schema_impl.h"
 
-enum { MOST_SCHEMAS = 8192, MOST_PATH = 240 };
+enum { MOST_PATH = 240 };
 
 /* ---- keywords ---- */
 
@@ -117,7 +117,7 @@ const char *schema_path(schema_compiler *c, const char *base, const char *key, c
 static uint32_t rule_of(schema_compiler *c, const json_t *schema, const char *path, const schema_root *of)
 {
   uint32_t rule = gram_rule(c->g);
-  c->g->over = c->g->over || c->n >= MOST_SCHEMAS;
+  c->g->over = c->g->over || c->n >= SCHEMA_MOST;
   if (c->g->over || c->g->failed)
     return 0;
   c->g->failed = !mem_grow(&c->items, &c->capacity, c->n + 1, sizeof *c->items);

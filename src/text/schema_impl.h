@@ -37,7 +37,7 @@ typedef struct schema_compiler {
   schema_item *items; /* [n]; the first `done` have their code */
   size_t n, capacity, done;
   uint32_t rules[SCHEMA_RULES];
-  bool no_angle; /* strings have no "<" but as an escape: a tag ends what the value stands in */
+  bool no_angle; /* strings have no "<" but as an escape: a marker that begins so ends what they stand in */
   arena memory;  /* of paths */
 } schema_compiler;
 
@@ -76,6 +76,7 @@ void schema_leave(schema_compiler *c, uint32_t rule);
 void schema_emit_string(schema_compiler *c, json_int_t least, json_int_t most);
 /* A whole number from lo to hi, both within 18 digits; lo > hi: there is none. With its return. */
 void schema_emit_integer(schema_compiler *c, int64_t lo, int64_t hi);
+#define SCHEMA_ANGLE "\\u003c"
 /* A value as it is, written without blanks. False: no memory. */
 bool schema_emit_literal(schema_compiler *c, const json_t *value);
 /* Never matches. */
@@ -105,7 +106,7 @@ const char *schema_format_pattern(const char *name);
 /* schema_ref.c: the schema that "#" or "#/…" names; NULL: there is none. */
 tern_status schema_find(const json_t *root, const char *ref, const json_t **out, tern_error *err);
 
-enum { SCHEMA_MOST_DIGITS = 18 };
+enum { SCHEMA_MOST = 8192 /* schemas in all */, SCHEMA_MOST_DIGITS = 18 };
 #define SCHEMA_MOST_INTEGER INT64_C(999999999999999999)
 
 #endif

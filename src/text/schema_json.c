@@ -432,6 +432,16 @@ void schema_emit_rules(schema_compiler *c)
 
 /* ---- literals ---- */
 
+/* JSON has a "<" in strings alone. */
+static void emit_no_angle(grammar *g, const char *text)
+{
+  for (const char *angle; (angle = strchr(text, '<')); text = angle + 1) {
+    gram_text(g, text, (size_t)(angle - text));
+    word(g, SCHEMA_ANGLE);
+  }
+  word(g, text);
+}
+
 /* With as few digits as read back the same. */
 bool schema_emit_literal(schema_compiler *c, const json_t *value)
 {
@@ -445,8 +455,10 @@ bool schema_emit_literal(schema_compiler *c, const json_t *value)
       break;
     free(text);
   }
-  if (text)
-    gram_text(c->g, text, strlen(text));
+  if (text && c->no_angle)
+    emit_no_angle(c->g, text);
+  else if (text)
+    word(c->g, text);
   free(text);
   return text != NULL;
 }
@@ -519,10 +531,10 @@ static int by_name(const void *a, const void *b)
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool is_plain(const char *name)
+static bool is_plain(const schema_compiler *c, const char *name)
 {
   for (; *name; name++)
-    if ((unsigned char)*name < 0x20 || *name == '"' || *name == '\\')
+    if ((unsigned char)*name < 0x20 || *name == '"' || *name == '\\' || (*name == '<' && c->no_angle))
       return false;
   return true;
 }
@@ -535,7 +547,7 @@ tern_status schema_emit_other_key(schema_compiler *c, const char **names, size_t
   for (size_t i = 0; i < n; i++) {
     if (strlen(names[i]) > MOST_KEY)
       return err_set(err, TERN_E_LIMIT, "%s: additionalProperties beside a name of more than %d bytes", path, MOST_KEY);
-    if (is_plain(names[i]))
+    if (is_plain(c, names[i]))
       names[plain++] = names[i];
   }
   if (plain)

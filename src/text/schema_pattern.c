@@ -6,7 +6,7 @@
  * the code.
  *
  * Strings are written as JSON writes them: a quote, a backslash and the usual control characters by their escapes, all
- * else as it is.
+ * else as it is; and "<" by its number where it may not stand (no_angle).
  */
 #include <string.h>
 
@@ -103,6 +103,10 @@ static void emit_escaped(grammar *g, uint32_t c)
 {
   static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
   const char *at = c < 0x80 && c ? strchr(plain, (int)c) : NULL;
+  if (c == '<') {
+    gram_text(g, SCHEMA_ANGLE, strlen(SCHEMA_ANGLE));
+    return;
+  }
   gram_bytes(g, '\\', '\\');
   if (at)
     gram_bytes(g, (uint8_t)letters[at - plain], (uint8_t)letters[at - plain]);
@@ -110,19 +114,22 @@ static void emit_escaped(grammar *g, uint32_t c)
     schema_emit_nowhere(g);
 }
 
-static bool has_escape(uint32_t c)
+static bool has_escape(const schema_compiler *k, uint32_t c)
 {
-  return c == '"' || c == '\\' || c == '\b' || c == '\f' || c == '\n' || c == '\r' || c == '\t';
+  return (c == '<' && k->no_angle) || c == '"' || c == '\\' || c == '\b' || c == '\f' || c == '\n' || c == '\r' ||
+         c == '\t';
 }
 
 /* One character of the set, as JSON writes it. */
 static void emit_set(pattern *p, const set *s)
 {
-  static const range plain[] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x10ffff}};
+  enum { PLAIN = 4 };
+  const uint32_t angle = p->c->no_angle ? '<' : '\\';
+  const range plain[PLAIN] = {{0x20, '"' - 1}, {'"' + 1, angle - 1}, {angle + 1, '\\' - 1}, {'\\' + 1, 0x10ffff}};
   grammar *g = p->c->g;
   gram_alternatives a = GRAM_ALTERNATIVES;
   for (int i = 0; i < s->n && !g->over; i++) {
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < PLAIN; k++) {
       uint32_t lo = s->at[i].lo > plain[k].lo ? s->at[i].lo : plain[k].lo;
       uint32_t hi = s->at[i].hi < plain[k].hi ? s->at[i].hi : plain[k].hi;
       if (lo > hi || (lo >= 0xd800 && hi <= 0xdfff))
@@ -131,7 +138,7 @@ static void emit_set(pattern *p, const set *s)
       gram_chars(g, lo, hi);
     }
     for (uint32_t c = s->at[i].lo; c <= s->at[i].hi && c <= '\\'; c++)
-      if (has_escape(c)) {
+      if (has_escape(p->c, c)) {
         gram_branch(g, &a, true);
         emit_escaped(g, c);
       }

@@ -18,7 +18,7 @@ tern_status schema_read_count(const schema_item *at, const char *key, json_int_t
     return TERN_OK;
   double x = json_number_value(value);
   if (!json_is_number(value) || !schema_is_whole(x) || x < 0 || x > 1e15)
-    return schema_wrong(at, key, "must be a whole number from 0 up", err);
+    return schema_wrong(at, key, "must be a whole number from 0 to 10^15", err);
   *out = (json_int_t)x;
   return TERN_OK;
 }

@@ -414,6 +414,123 @@ static void strings_or_null(void **state)
   close_fixture(&f);
 }
 
+/* Strings of JSON with what the reader of a format cuts at are written by an escape: as values that are given, names of
+ * members, by patterns, in free ones; and other names do not have it. */
+static void markers_in_strings(void **state)
+{
+  static const struct {
+    const char *format, *marker, *before, *after;
+  } forms[] = {
+      {"kimi_k2", "<|tool_call_end|>",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>{\"o\":",
+       "}<|tool_call_end|><|tool_calls_section_end|>"},
+      {"deepseek_v31", "<｜tool▁call▁end｜>", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>look<｜tool▁sep｜>{\"o\":",
+       "}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {"qwen3_coder", "</parameter>", "<tool_call>\n<function=look>\n<parameter=o>\n",
+       "\n</parameter>\n</function>\n</tool_call>"},
+      {"minimax_m2", "</parameter>", "<minimax:tool_call>\n<invoke name=\"look\">\n<parameter name=\"o\">",
+       "</parameter>\n</invoke>\n</minimax:tool_call>"},
+      {"glm47", "</arg_value>", "<tool_call>look\n<arg_key>o</arg_key>\n<arg_value>", "</arg_value>\n</tool_call>"},
+  };
+  static const struct {
+    const char *schema, *value; /* M: the marker, N: without what it begins with */
+  } cases[] = {
+      {"{\"type\": \"object\", \"properties\": {\"a\": {\"const\": \"xM\"}}}", "{\"a\":\"x%sN\"}"},
+      {"{\"type\": \"array\", \"items\": {\"enum\": [1, [\"M\"]]}}", "[[\"%sN\"]]"},
+      {"{\"type\": \"object\", \"properties\": {\"M\": {}}}", "{\"%sN\":1}"},
+      {"{\"type\": \"object\", \"properties\": {\"M\": {}}, \"additionalProperties\": true}", "{\"%sN\":1}"},
+      {"{\"type\": \"array\", \"items\": {\"type\": \"string\", \"pattern\": \"^[<]N$\"}}", "[\"%sN\"]"},
+      {"{\"type\": \"array\", \"items\": {\"type\": \"string\", \"pattern\": \"b$\"}}", "[\"%sN b\"]"},
+      {"{\"type\": \"array\", \"items\": {\"type\": \"string\"}}", "[\"%sN\"]"},
+      {"{\"type\": \"array\"}", "[{\"a\":\"%sN\"}]"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    for (size_t k = 0; k < sizeof cases / sizeof *cases * 2; k++) {
+      bool value = k & 1;
+      fixture f;
+      open_fixture(&f, forms[i].format);
+      buf schema = {0};
+      buf_adds(&schema, "{\"type\": \"object\", \"properties\": {\"o\": ");
+      for (const char *c = cases[k / 2].schema; *c; c++) {
+        bool quoted = strstr(cases[k / 2].schema, "pattern") != NULL;
+        const char *more = *c == 'M' ? forms[i].marker : *c == 'N' ? forms[i].marker + 1 : NULL;
+        for (const char *m = more; m && *m; m++)
+          if (quoted && *m == '|')
+            buf_adds(&schema, "[|]");
+          else
+            buf_addc(&schema, *m);
+        if (!more)
+          buf_addc(&schema, *c);
+      }
+      buf_adds(&schema, "}, \"required\": [\"o\"], \"additionalProperties\": false}");
+      json_t *own = json_loads(schema.data, 0, NULL);
+      assert_non_null(own);
+      f.list[0].schema = own;
+      f.form.value = value;
+      json_object_set(json_object_get(json_array_get(f.tools, 0), "function"), "parameters", own);
+      compile(&f);
+      for (int escaped = 0; escaped < 2; escaped++) {
+        buf text = {0};
+        buf_adds(&text, forms[i].before);
+        for (const char *c = cases[k / 2].value; *c; c++)
+          if (*c == '%')
+            buf_adds(&text, escaped ? "\\u003c" : "<"), c++;
+          else if (*c == 'N')
+            buf_adds(&text, forms[i].marker + 1);
+          else
+            buf_addc(&text, *c);
+        buf_adds(&text, forms[i].after);
+        expect(&f, escaped, text.data);
+        call_list list = {0};
+        const char *start = f.form.calls->start, *end = f.form.calls->end;
+        bool read = calls_read(f.form.calls, text.data + strlen(start), text.length - strlen(start) - strlen(end),
+                               f.tools, &list);
+        assert_true(!escaped || (read && list.n == 1 && strstr(list.at[0].arguments, forms[i].marker)));
+        calls_clear(&list);
+        buf_free(&text);
+      }
+      json_decref(own);
+      buf_free(&schema);
+      close_fixture(&f);
+    }
+}
+
+/* What refers to the same schemas again and again is looked at once. */
+static void many_references(void **state)
+{
+  enum { MANY = 100 };
+  static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+  (void)state;
+  fixture f;
+  open_fixture(&f, "json_tools");
+  json_t *root = json_object(), *defs = json_object();
+  for (size_t level = 0; level < sizeof names / sizeof *names; level++) {
+    json_t *of = level ? json_object() : root, *list = json_array();
+    char ref[32];
+    snprintf(ref, sizeof ref, "#/$defs/%s", names[level]);
+    for (int i = 0; i < MANY; i++)
+      json_array_append_new(list, json_pack("{ss}", "$ref", ref));
+    json_object_set_new(of, "anyOf", list);
+    if (level)
+      json_object_set_new(defs, names[level - 1], of);
+  }
+  json_object_set_new(defs, "f", json_pack("{ss}", "type", "object"));
+  json_object_set_new(root, "$defs", defs);
+  f.list[0].schema = root;
+  compile(&f);
+  expect(&f, true, "<tool_call>{\"name\": \"look\", \"arguments\": {\"x\": true}}</tool_call>");
+  json_object_set_new(json_object_get(defs, "f"), "type", json_string("string"));
+  tern_error err = {0};
+  gram_machine_close(f.m);
+  f.m = NULL;
+  gram_free(&f.g);
+  assert_int_not_equal(answer_compile(&f.form, &f.g, &err), TERN_OK);
+  assert_non_null(strstr(err.text, "arguments are an object"));
+  json_decref(root);
+  close_fixture(&f);
+}
+
 /* ---- what is refused ---- */
 
 static void refusals(void **state)
@@ -433,8 +550,6 @@ static void refusals(void **state)
        false, "tools[0].parameters.properties.a"},
       {"qwen3_coder", "{\"properties\": {\"a\": {\"type\": \"string\", \"enum\": [\"x\", \"Null\"]}}}", false, false,
        "tools[0].parameters.properties.a.enum"},
-      {"qwen3_coder", "{\"properties\": {\"a\": {\"type\": \"array\", \"items\": {\"pattern\": \"a\"}}}}", false, false,
-       "tools[0].parameters.properties.a"},
       {"qwen3_coder", "{\"properties\": {\"a b\": {}}}", false, false, "tools[0].parameters.properties"},
       {"qwen3_coder", "{\"additionalProperties\": {}}", false, false, "tools[0].parameters: "},
       {"glm47", "{\"properties\": {\"a\": {\"not\": {}}}}", false, false, "tools[0].parameters.properties.a.not"},
@@ -442,6 +557,8 @@ static void refusals(void **state)
       {"json_tools", "{\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"type\": \"string\"}}}", false, false,
        "arguments are an object"},
       {"json_tools", "{\"$ref\": \"#/$defs/b\", \"$defs\": {\"a\": {}}}", false, false, "arguments are an object"},
+      {"json_tools", "{\"properties\": {\"a\": {\"type\": \"string\", \"maxLength\": 1000000000000000000}}}", false,
+       false, "from 0 to 10^15"},
       {"json_tools", "{\"properties\": {\"a\": {\"not\": {}}}}", false, false, "tools[0].parameters.properties.a.not"},
       {"json_tools", "{\"properties\": {\"a\": {\"$ref\": \"#/$defs/a\"}}, \"$defs\": {\"a\": {\"not\": {}}}}", false,
        false, "tools[0].parameters.$defs.a.not"},
@@ -493,9 +610,17 @@ static void references_are_their_own(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(forced_calls),  cmocka_unit_test(names_are_chosen), cmocka_unit_test(calls_or_a_value),
-      cmocka_unit_test(calls_in_text), cmocka_unit_test(walks_are_calls),  cmocka_unit_test(refusals),
-      cmocka_unit_test(raw_strings),   cmocka_unit_test(strings_or_null),  cmocka_unit_test(references_are_their_own),
+      cmocka_unit_test(forced_calls),
+      cmocka_unit_test(names_are_chosen),
+      cmocka_unit_test(calls_or_a_value),
+      cmocka_unit_test(calls_in_text),
+      cmocka_unit_test(walks_are_calls),
+      cmocka_unit_test(refusals),
+      cmocka_unit_test(raw_strings),
+      cmocka_unit_test(strings_or_null),
+      cmocka_unit_test(references_are_their_own),
+      cmocka_unit_test(markers_in_strings),
+      cmocka_unit_test(many_references),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -465,6 +465,46 @@ static void damaged_text_does_no_harm(void **state)
   assert_in_range(refused, 20000, 49000);
 }
 
+/* Digits of numbers are written as such; strings that only look like them stay, wherever they stand. */
+static void digits_are_written(void **state)
+{
+  static const char *const texts[][2] = {
+      {"{\"a\": \"\\u0000int:12\", \"b\": [\"\\u0000int:-3\"]}", "{\"a\": 12, \"b\": [-3]}"},
+      {"{\"a\": \"\\u0000int:5,\"}", NULL},
+      {"{\"a\": \"\\u0000int:\"}", NULL},
+      {"{\"a\": \"x\\\"\\u0000int:5\"}", NULL},
+      {"{\"a\": \"\\u0000int:5\\\"\"}", NULL},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char text[128];
+    strcpy(text, texts[i][0]);
+    jsonu_write_digits(text);
+    assert_string_equal(text, texts[i][1] ? texts[i][1] : texts[i][0]);
+  }
+}
+
+/* As many digits as Python's int reads, the sign aside. */
+static void digits_are_counted(void **state)
+{
+  (void)state;
+  for (int minus = 0; minus < 2; minus++)
+    for (int n = 4300; n <= 4301; n++) {
+      char text[4400] = "{\"a\": ";
+      size_t at = strlen(text);
+      bool any = false;
+      json_t *out = NULL;
+      tern_error err = {0};
+      if (minus)
+        text[at++] = '-';
+      memset(text + at, '7', (size_t)n);
+      strcpy(text + at + n, "}");
+      assert_int_equal(jsonu_parse_digits("x", text, strlen(text), &any, &out, &err), TERN_OK);
+      assert_int_equal(any, n == 4300);
+      json_decref(out);
+    }
+}
+
 int main(void)
 {
   json_set_alloc_funcs(mem_alloc, mem_free); /* so that its allocations can be made to fail as well */
@@ -482,6 +522,8 @@ int main(void)
       cmocka_unit_test(the_first_id_is_found),
       cmocka_unit_test(allocation_failures_are_reported),
       cmocka_unit_test(damaged_text_does_no_harm),
+      cmocka_unit_test(digits_are_written),
+      cmocka_unit_test(digits_are_counted),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
