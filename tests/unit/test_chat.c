@@ -297,7 +297,7 @@ static void bad_requests_say_what_is_wrong(void **state)
   fails(c, "{" ONE ", \"kwargs\": {\"documents\": [1]}}", TERN_E_FORMAT, "documents");
   fails(c, "{" ONE ", \"stream\": true}", TERN_E_FORMAT, "'stream'");
   fails(c, "{" ONE ", \"now\": 5}", TERN_E_FORMAT, "now");
-  fails(c, "{" ONE ", \"now\": \"soon\"}", TERN_E_USAGE, "now: 'soon'");
+  fails(c, "{" ONE ", \"now\": \"soon\"}", TERN_E_FORMAT, "now: 'soon'");
   fails(c, "{" ONE "}", TERN_E_TEMPLATE, "template: line 1:");
   chat_close(c);
 }
